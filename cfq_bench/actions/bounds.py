@@ -1,0 +1,47 @@
+"""How far each single column may go: absolute raw bounds, or percentiles of the train rows."""
+
+import torch
+from torch import Tensor
+
+from cfq_bench.config.settings import ActionSettings
+from cfq_bench.data.schema import Feature, FeatureSchema
+from cfq_bench.errors import UserError
+
+
+def column_bounds(
+    schema: FeatureSchema, settings: ActionSettings, train_x: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Encoded bounds (N_s,) float32 of the single columns, on the device of `train_x`.
+
+    Bounds of integers and ordinals are rounded inwards to whole raw values.
+
+    Raises:
+        UserError: a lower bound above the upper one; names the feature.
+    """
+    raw = schema.destandardize(train_x[:, : schema.n_single].cpu())
+    least = raw.quantile(settings.bounds.low, dim=0)
+    most = raw.quantile(settings.bounds.high, dim=0)
+    for j, feature in enumerate(schema.features[: schema.n_single]):
+        action = settings.features[feature.name]
+        if action.low is not None:
+            least[j] = action.low
+        if action.high is not None:
+            most[j] = action.high
+        least[j], most[j] = _inward(feature, float(least[j]), float(most[j]), settings)
+    return schema.standardize(least).to(train_x.device), schema.standardize(most).to(train_x.device)
+
+
+def _inward(
+    feature: Feature, low: float, high: float, settings: ActionSettings
+) -> tuple[float, float]:
+    if feature.kind == "ordinal":
+        low, high = max(low, 0.0), min(high, len(feature.categories) - 1.0)
+    if feature.on_grid:
+        # Decoded float32 values miss whole numbers by far less than this.
+        low, high = float(torch.tensor(low - 1e-3).ceil()), float(torch.tensor(high + 1e-3).floor())
+    if low > high:
+        raise UserError(
+            f"actions {settings.name!r}: feature {feature.name!r} has its low bound {low:g} above "
+            f"its high bound {high:g}"
+        )
+    return low, high

@@ -1,0 +1,130 @@
+"""The frame around every solver: who needs an action, blocks of rows, and the final check."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
+from cfq_bench.actions.space import ActionSpace
+from cfq_bench.config.base import SolverSettings
+from cfq_bench.config.plugin import load_class
+
+BLOCK = 256
+"""Rows per network call. Matrix products of one fixed shape, so that a row's logits, and with them
+its answer, depend neither on its neighbours nor on the number of rows."""
+CHUNK = 2048
+"""Rows solved together; bounds the memory of candidate sets."""
+
+Progress = Callable[[int], None]
+"""Told how many more rows are done."""
+
+
+class Solver:
+    """Searches for cheap actions. Subclasses implement `search`; `solve` is what callers use.
+
+    Args:
+        config: the solver's settings.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def search(
+        self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
+    ) -> tuple[Tensor, Tensor]:
+        """Search for rows that all need an action.
+
+        Args:
+            model: inputs to logits, called on blocks of fixed size.
+            space: the action space.
+            x: (B, ...) factual inputs.
+            target: (B,) int64 wanted classes.
+            kappa: margin in logits that an action must exceed.
+
+        Returns:
+            The points (B, D), and `Status` (B,) int8: FOUND, NOT_FOUND or INFEASIBLE.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement search")
+
+    def solve(
+        self,
+        model: Model,
+        space: ActionSpace,
+        x: Tensor,
+        target: Tensor,
+        kappa: float,
+        progress: Progress | None = None,
+    ) -> Solution:
+        """Answer every row; see `Solution`.
+
+        A row's answer is the same in any batch. Every action that is returned lies in A(x) and
+        exceeds the margin: both are checked again at the end.
+
+        Raises:
+            RuntimeError: the solver returned an action outside A(x): an internal error.
+        """
+        parts = []
+        for start in range(0, len(x), CHUNK):
+            rows = slice(start, start + CHUNK)
+            parts.append(self._solve_chunk(model, space, x[rows], target[rows], kappa))
+            if progress is not None:
+                progress(len(parts[-1].status))
+        if not parts:
+            return _nothing(space, x)
+        return Solution(
+            torch.cat([part.point for part in parts]),
+            torch.cat([part.status for part in parts]),
+            torch.cat([part.cost for part in parts]),
+            torch.cat([part.margin for part in parts]),
+        )
+
+    def _solve_chunk(
+        self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
+    ) -> Solution:
+        blocked = in_blocks(model)
+        with torch.no_grad():
+            origin = space.origin(x)
+            start = target_margin(blocked(space.to_input(origin)), target)
+        needed = start <= 0
+        point = origin.clone()
+        status = torch.full((len(x),), int(Status.NOT_NEEDED), dtype=torch.int8, device=x.device)
+        if bool(needed.any()):
+            point[needed], status[needed] = self.search(
+                blocked, space, x[needed], target[needed], kappa
+            )
+        found = status == Status.FOUND
+        point = torch.where(found[:, None], point, origin)
+        with torch.no_grad():
+            margin = target_margin(blocked(space.to_input(point)), target)
+        if bool((space.violations(origin, point) | (found & (margin <= kappa))).any()):
+            raise RuntimeError(f"{type(self).__name__} returned an action that breaks a constraint")
+        cost = torch.where(status == Status.NOT_NEEDED, 0.0, torch.inf)
+        cost = torch.where(found, space.cost(origin, point), cost)
+        return Solution(point, status, cost, margin)
+
+
+def make_solver(config: SolverSettings) -> Solver:
+    """The solver that a settings object names."""
+    solver: Solver = load_class(config.module, Solver)(config)
+    return solver
+
+
+def in_blocks(model: Model, block: int = BLOCK) -> Model:
+    """Call a model on blocks of exactly `block` rows, padded with zeros; differentiable."""
+
+    def call(inputs: Tensor) -> Tensor:
+        count = len(inputs)
+        missing = -count % block
+        if missing:
+            padding = inputs.new_zeros(missing, *inputs.shape[1:])
+            inputs = torch.cat([inputs, padding])
+        return torch.cat([model(part) for part in inputs.split(block)])[:count]
+
+    return call
+
+
+def _nothing(space: ActionSpace, x: Tensor) -> Solution:
+    empty = torch.zeros(0, device=x.device)
+    return Solution(space.origin(x), empty.to(torch.int8), empty, empty.clone())

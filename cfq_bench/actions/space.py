@@ -1,0 +1,42 @@
+"""What every action space offers: tables here, latents and semantic edits later.
+
+An action is kept as the *point* it leads to, in the space's own coordinates, and not as the
+difference to the factual: clipping, one-hot groups and integer grids are then exact in floating
+point (x + (u - x) need not be u), and an unchanged column is bitwise unchanged.
+"""
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class ActionSpace(Protocol):
+    """Coordinates, a projection, a cost and a map to model inputs. B rows, D coordinates."""
+
+    def origin(self, x: Tensor) -> Tensor:
+        """Coordinates (B, D) of the factual inputs x."""
+        ...
+
+    def project(self, origin: Tensor, point: Tensor) -> Tensor:
+        """Nearest feasible points (B, D) in the sense of the space; idempotent."""
+        ...
+
+    def cost(self, origin: Tensor, point: Tensor) -> Tensor:
+        """Cost (B,) >= 0 of going from each origin to its point."""
+        ...
+
+    def to_input(self, point: Tensor) -> Tensor:
+        """Model inputs of points, differentiable."""
+        ...
+
+    def scaled_action(self, origin: Tensor, point: Tensor) -> Tensor:
+        """W delta (B, D): the action in units of cost, for directions and overlaps."""
+        ...
+
+    def changed(self, origin: Tensor, point: Tensor) -> Tensor:
+        """(B, F) bool: which features an action changes."""
+        ...
+
+    def violations(self, origin: Tensor, point: Tensor) -> Tensor:
+        """(B,) bool: which points lie outside A(x), checked in raw units."""
+        ...

@@ -1,0 +1,1 @@
+"""Networks from encoded rows to logits, one file each."""

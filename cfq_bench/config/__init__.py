@@ -1,0 +1,1 @@
+"""Settings: YAML files and overrides, filled into frozen, typed models. Imports no torch."""

@@ -1,0 +1,60 @@
+"""The base of every settings model, and the settings that plug-in files extend."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+
+
+class Frozen(BaseModel):
+    """A settings model: frozen, without unknown keys, without silent type conversion.
+
+    Strict, because pydantic's lax mode turns ``true`` into 1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Named(Frozen):
+    """Settings that come from one YAML file of a group, ``conf/<group>/<name>.yaml``."""
+
+    name: str
+    """The YAML file's stem: the public name everywhere."""
+    about: str
+    """One line for `cfq-bench list`."""
+
+
+class PlugIn(Named):
+    """Settings whose meaning is code: the file that holds the class, named by the YAML.
+
+    The file defines ``class Config(PlugIn subclass)`` for its own settings, beside the class that
+    uses them.
+    """
+
+    module: str
+    """Dotted name of an importable module, or the path of a .py file."""
+
+
+class MethodSettings(PlugIn):
+    """What every quantization method's ``Config`` has."""
+
+    epoch_factor: Positive = 1.0
+    """Optimizer steps as a multiple of the data set's `fit.epochs` (1 is the matched length)."""
+
+
+class SolverSettings(PlugIn):
+    """What every recourse solver's ``Config`` has."""
+
+
+class BackboneSettings(PlugIn):
+    """What every backbone's ``Config`` has."""
+
+
+class TeacherSettings(PlugIn):
+    """What every teacher objective's ``Config`` has."""
+
+    patience: Annotated[int, Field(ge=1)]
+    """Epochs without a better validation loss before training stops."""

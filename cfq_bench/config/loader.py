@@ -1,0 +1,201 @@
+"""From names, files and overrides to `Settings`."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from cfq_bench.config.base import (
+    BackboneSettings,
+    MethodSettings,
+    Named,
+    PlugIn,
+    SolverSettings,
+    TeacherSettings,
+)
+from cfq_bench.config.explain import explain
+from cfq_bench.config.plugin import config_class
+from cfq_bench.config.settings import ActionSettings, DataSettings, Settings
+from cfq_bench.config.yaml import parse_yaml, read_yaml
+from cfq_bench.errors import UserError, unknown_name
+
+GROUPS: dict[str, type[Named]] = {
+    "data": DataSettings,
+    "actions": ActionSettings,
+    "backbone": BackboneSettings,
+    "teacher": TeacherSettings,
+    "method": MethodSettings,
+    "solver": SolverSettings,
+}
+"""Settings that come from a YAML file of their own, in the order in which they are read."""
+
+
+def packaged_conf_dir() -> Path:
+    """The ``conf`` folder: inside the installed package, or beside it in a source checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "conf"
+    return installed if installed.is_dir() else package.parent / "conf"
+
+
+def conf_dirs(conf_dir: Path | None) -> list[Path]:
+    """Folders searched for settings, the user's own first.
+
+    Raises:
+        UserError: the user's folder does not exist.
+    """
+    if conf_dir is None:
+        return [packaged_conf_dir()]
+    if not conf_dir.is_dir():
+        raise UserError(f"--conf-dir {conf_dir} is not a folder")
+    return [conf_dir, packaged_conf_dir()]
+
+
+def known_names(group: str, conf_dir: Path | None = None) -> dict[str, Path]:
+    """Every name of a group and its file; a user's file hides the packaged one."""
+    found: dict[str, Path] = {}
+    for folder in reversed(conf_dirs(conf_dir)):
+        root = folder / group
+        for path in sorted(root.rglob("*.yaml")):
+            found[path.relative_to(root).with_suffix("").as_posix()] = path
+    return dict(sorted(found.items()))
+
+
+def load_settings(
+    method: str | None = None,
+    data: str | None = None,
+    *,
+    backbone: str | None = None,
+    teacher: str | None = None,
+    solver: str | None = None,
+    actions: str | None = None,
+    overrides: Iterable[str] = (),
+    conf_dir: Path | None = None,
+) -> Settings:
+    """Resolve names and overrides into the settings of one run.
+
+    Args:
+        method: a name (``cfq-bench list method``) or the path of a YAML file; so for the others.
+        data: the data set.
+        backbone: the network.
+        teacher: the teacher's objective.
+        solver: the evaluation solver.
+        actions: the action preset; default: the data set's.
+        overrides: ``key=value`` lines such as ``method.eta=2`` or ``seed=1``; they win.
+        conf_dir: a folder laid out like ``conf/`` whose files are found first.
+
+    Raises:
+        UserError: an unknown name, an unknown key, a wrong type or a value out of range.
+    """
+    base_file = next(d / "base.yaml" for d in conf_dirs(conf_dir) if (d / "base.yaml").is_file())
+    base = read_yaml(base_file)
+    changes = _parse_overrides(overrides)
+    names = {key: value for key, value in base.items() if key in GROUPS}
+    names |= {key: changes.pop((key,)) for key in GROUPS if (key,) in changes}
+    given = {
+        "method": method,
+        "data": data,
+        "backbone": backbone,
+        "teacher": teacher,
+        "solver": solver,
+        "actions": actions,
+    }
+    names |= {key: value for key, value in given.items() if value is not None}
+    _refuse_unknown_heads(changes, base)
+
+    parts: dict[str, Any] = {}
+    for group in GROUPS:
+        if group == "actions" and "actions" not in names:
+            names["actions"] = parts["data"].actions
+        parts[group] = _load_group(group, str(names[group]), changes, conf_dir)
+    rest = {key: value for key, value in base.items() if key not in GROUPS}
+    changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
+    _apply(rest, changed)
+    where = _origin(changed, str(base_file))
+    try:
+        return Settings.model_validate({**rest, **parts})
+    except ValidationError as error:
+        raise explain(error, Settings, "", where) from None
+
+
+def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
+    """The class that a group's file fills: a plug-in's own ``Config``, else the group's."""
+    default = GROUPS[group]
+    module = raw.get("module")
+    if not issubclass(default, PlugIn) or not isinstance(module, str):
+        return default
+    config = config_class(module)
+    if config is None:
+        return default
+    if not issubclass(config, Named) or config.__mro__[1:].count(default) == 0:
+        raise UserError(f"{module}: Config must be a subclass of {default.__name__}")
+    return config
+
+
+def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
+    """Read one file of a group: by name, or by path where `name` ends in .yaml or .yml."""
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"{group} file {name} does not exist")
+        public = path.stem
+    else:
+        known = known_names(group, conf_dir)
+        if name not in known:
+            raise unknown_name(group, name, known)
+        path, public = known[name], name
+    raw = read_yaml(path)
+    for key in ("module", "loader"):  # files named in a user's YAML stand beside it
+        value = raw.get(key)
+        if isinstance(value, str) and value.endswith((".py", ".csv")):
+            raw[key] = str((path.parent / value).resolve())
+    return {"name": public, **raw}, path
+
+
+def _load_group(
+    group: str, name: str, changes: Mapping[tuple[str, ...], Any], conf_dir: Path | None
+) -> Named:
+    raw, path = read_group(group, name, conf_dir)
+    changed = {key[1:]: value for key, value in changes.items() if key[0] == group}
+    _apply(raw, changed)
+    model = group_settings_class(group, raw)
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise explain(error, model, group, _origin(changed, str(path))) from None
+
+
+def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:
+    parsed: dict[tuple[str, ...], Any] = {}
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise UserError(f"{text!r} is not an override: write key=value, such as seed=1")
+        path = tuple(key.strip().lstrip("-").split("."))
+        parsed[path] = parse_yaml(value, f"the override {text!r}")
+    return parsed
+
+
+def _refuse_unknown_heads(changes: Mapping[tuple[str, ...], Any], base: Mapping[str, Any]) -> None:
+    known = {*GROUPS, *base}
+    for path in changes:
+        if path[0] not in known:
+            raise unknown_name("setting", ".".join(path), known, "the command line")
+
+
+def _apply(raw: dict[str, Any], changes: Mapping[tuple[str, ...], Any]) -> None:
+    """Set nested values in place; a path through a plain value replaces it by a mapping."""
+    for path, value in changes.items():
+        here = raw
+        for part in path[:-1]:
+            child = here.get(part)
+            if not isinstance(child, dict):
+                # A shorthand such as `age: any` becomes {kind: any} before it is refined.
+                child = {"kind": child} if isinstance(child, str) else {}
+                here[part] = child
+            here = child
+        here[path[-1]] = value
+
+
+def _origin(changes: Mapping[tuple[str, ...], Any], path: str) -> str:
+    return f"{path} with the overrides" if changes else path

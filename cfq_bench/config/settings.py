@@ -1,0 +1,280 @@
+"""The whole configuration of one run. The numbers are in ``conf/``; here is what they mean."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializeAsAny, model_validator
+
+from cfq_bench.config.base import (
+    BackboneSettings,
+    Fraction,
+    Frozen,
+    MethodSettings,
+    Named,
+    NonNegative,
+    Positive,
+    SolverSettings,
+    TeacherSettings,
+)
+
+Bits = Annotated[int, Field(ge=2, le=8)]
+FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
+Direction = Literal["immutable", "any", "increase_only", "decrease_only"]
+CostName = Literal["weighted_l1", "weighted_l2", "mixed"]
+Allocator = Literal["auto", "uniform", "fixed", "pool_mse", "gumbel"]
+
+
+class FeatureSettings(Frozen):
+    """One column of a table."""
+
+    kind: FeatureKind
+    """numeric: real; integer: whole numbers; ordinal: ordered categories; categorical: a set."""
+    unit: str = ""
+    """Unit of the raw value, for people."""
+    transform: Literal["none", "log1p"] = "none"
+    """Applied to numeric and integer columns before they are standardized."""
+    order: list[str] | None = None
+    """Ordinal columns: the categories from lowest to highest."""
+
+    @model_validator(mode="after")
+    def _order_fits_kind(self) -> "FeatureSettings":
+        if (self.kind == "ordinal") != (self.order is not None):
+            raise ValueError("'order' lists an ordinal feature's categories, and only an ordinal's")
+        if self.transform != "none" and self.kind not in ("numeric", "integer"):
+            raise ValueError("'transform' is for numeric and integer features")
+        return self
+
+
+class TargetSettings(Frozen):
+    """The label column."""
+
+    column: str
+    """Name of the label column."""
+    favourable: int | str
+    """The raw value that a person hopes for (class 1 inside)."""
+
+
+class SplitSettings(Frozen):
+    """How rows are divided. Train includes the validation rows that choices are made on."""
+
+    train: Annotated[int, Field(ge=2)]
+    """Rows in the train split; the others are the test split."""
+    validation: Annotated[float, Field(gt=0.0, lt=1.0)]
+    """Share of the train rows set aside for validation: no fit ever sees them."""
+
+
+class FitSettings(Frozen):
+    """Training length, which depends on the data set's size and on nothing else."""
+
+    batch_size: Annotated[int, Field(ge=1)]
+    """Rows per optimizer step."""
+    teacher_epochs: Annotated[int, Field(ge=1)]
+    """Most epochs of the teacher; early stopping may end it sooner."""
+    epochs: Annotated[int, Field(ge=1)]
+    """Epochs of a quantization method with `epoch_factor` 1."""
+    weight_decay: NonNegative
+    """L2 of the teacher's weights."""
+
+
+class DataSettings(Named):
+    """A table: where it comes from, its columns, its label, its split."""
+
+    loader: str
+    """Module with ``load(source) -> DataFrame``, or a CSV file."""
+    target: TargetSettings
+    features: Annotated[dict[str, FeatureSettings], Field(min_length=1)]
+    protected: list[str]
+    """Features whose groups are reported apart."""
+    split: SplitSettings
+    fit: FitSettings
+    actions: str
+    """The action preset used unless --actions names another."""
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> "DataSettings":
+        unknown = [name for name in self.protected if name not in self.features]
+        if unknown:
+            raise ValueError(f"protected feature {unknown[0]!r} is not one of the features")
+        if self.target.column in self.features:
+            raise ValueError(f"the target {self.target.column!r} is also listed as a feature")
+        return self
+
+
+class FeatureAction(Frozen):
+    """What a person may do to one feature."""
+
+    kind: Direction
+    low: float | None = None
+    """Least reachable raw value; default: the preset's train percentile."""
+    high: float | None = None
+    """Greatest reachable raw value; default: the preset's train percentile."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "FeatureAction":
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
+        return self
+
+
+class PercentileBounds(Frozen):
+    """Default reach of numeric features, as percentiles of the train rows in [0, 1]."""
+
+    low: Fraction
+    high: Fraction
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "PercentileBounds":
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
+        return self
+
+
+class ActionSettings(Named):
+    """The action set A(x): what may change, how far, how many features, at which cost."""
+
+    max_features: Annotated[int, Field(ge=1)] | None
+    """At most this many features change at once (k); null: any number."""
+    bounds: PercentileBounds
+    gamma: Positive
+    """Scale of each actionable interval around the factual (Table 25)."""
+    grid: bool
+    """Integers and ordinals stay on their grid; false relaxes them (side-by-side studies only)."""
+    cost: CostName
+    """Cost of an action on standardized columns; a category swap costs 1 under l1."""
+    features: dict[str, FeatureAction]
+
+
+class QuantizationSettings(Frozen):
+    """What is quantized, the same for every method in a table."""
+
+    candidates: Annotated[list[Bits], Field(min_length=1)]
+    """Weight bit-widths that an allocator may choose from, ascending (paper: 2, 3, 4, 8)."""
+    activation_bits: Bits | Literal["tied"]
+    """Bits of hidden activations; tied: the bits of the weights that they meet (paper's r*)."""
+    input_blocks: bool
+    """Split the first layer into a numeric and a one-hot block with steps and bits of their own."""
+    per_channel: bool
+    """One weight step per output unit instead of one per layer."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "QuantizationSettings":
+        if sorted(set(self.candidates)) != self.candidates:
+            raise ValueError(f"candidates must ascend without repeats, got {self.candidates}")
+        return self
+
+
+class BudgetSettings(Frozen):
+    """How many bits the weights may take, and who divides them among the layers."""
+
+    avg_bits: Annotated[float, Field(ge=2.0, le=8.0)]
+    """Average weight bits allowed: sum n_l b_l / sum n_l."""
+    allocator: Allocator
+    """auto: uniform where the budget is a candidate, else the method's own `mixed_allocator`."""
+    bits: list[Bits] | None
+    """allocator=fixed: bits per layer (per block where the first layer is split)."""
+
+
+class PolicySettings(Frozen):
+    """The Gumbel-Softmax bit policy (Section 4.3), used by allocator=gumbel."""
+
+    lr: Positive
+    """Adam learning rate of the bit logits."""
+    initial_logit: NonNegative
+    """Logits start as a ramp from 0 at the fewest bits to this at the most."""
+    warmup: Fraction
+    """Share of the search without policy updates, while steps and thresholds settle."""
+    tau_start: Positive
+    tau_end: Positive
+    """Gumbel temperature at the start and at the end of the search."""
+    search: Annotated[float, Field(gt=0.0, lt=1.0)]
+    """Share of the optimizer steps spent on the search; the rest is the fine-tuning tail."""
+    bit_cost: NonNegative
+    """lambda: weight of (E[b] / avg_bits - 1)^2, two-sided so that the budget is also used up."""
+    slack: Fraction
+    """Discretise among allocations whose cost is within this share of the largest feasible."""
+    tail: Literal["restart", "continue"]
+    """restart: the tail starts from the teacher at the chosen bits; continue: from the search."""
+
+
+class TrainingSettings(Frozen):
+    """The optimizer of every method that trains (after the teacher)."""
+
+    lr: Positive
+    """Adam learning rate of weights and biases, cosine to 0."""
+    quantizer_lr: Positive
+    """Adam learning rate of log steps and log thresholds, cosine to 0."""
+    threshold_l2: NonNegative
+    """L2 on PACT's clipping thresholds, on alpha itself."""
+    log_every: Annotated[int, Field(ge=1)]
+    """Optimizer steps between two history rows."""
+
+
+class EvaluationSettings(Frozen):
+    """How recourse is measured, the same for every method."""
+
+    kappa: NonNegative
+    """Margin, in logits, that an evaluation action must reach on f and on f_q."""
+    extra_kappas: list[NonNegative]
+    """Further margins at which VD and its adverse twin are reported."""
+    max_rows: Annotated[int, Field(ge=1)] | None
+    """Test rows solved per direction (a seeded sample); null: all."""
+    exact_rows: Annotated[int, Field(ge=0)]
+    """Rows on which the solver's gap to the exact optimum is taken, where one is known."""
+    cost_epsilon: Positive
+    """Added to the cost on f when a relative gap is taken."""
+
+
+class Settings(Frozen):
+    """Everything that decides a run's result. Its canonical JSON names the run."""
+
+    seed: Annotated[int, Field(ge=0)]
+    """Split, initialization, batch order and noise derive from it."""
+    data: DataSettings
+    actions: ActionSettings
+    backbone: SerializeAsAny[BackboneSettings]
+    teacher: SerializeAsAny[TeacherSettings]
+    method: SerializeAsAny[MethodSettings]
+    solver: SerializeAsAny[SolverSettings]
+    quantization: QuantizationSettings
+    budget: BudgetSettings
+    policy: PolicySettings
+    training: TrainingSettings
+    evaluation: EvaluationSettings
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Settings":
+        self._actions_fit_data()
+        candidates = self.quantization.candidates
+        budget = self.budget
+        if budget.avg_bits < candidates[0]:
+            raise ValueError(
+                f"budget.avg_bits {budget.avg_bits:g} is below the fewest candidate bits "
+                f"{candidates[0]}: raise it, or add to quantization.candidates"
+            )
+        if budget.allocator == "uniform" and budget.avg_bits not in candidates:
+            raise ValueError(
+                f"budget.allocator=uniform needs budget.avg_bits to be one of {candidates}, "
+                f"got {budget.avg_bits:g}"
+            )
+        if (budget.allocator == "fixed") != (budget.bits is not None):
+            raise ValueError("budget.bits goes with budget.allocator=fixed: give both or neither")
+        return self
+
+    def _actions_fit_data(self) -> None:
+        for name in self.actions.features:
+            if name not in self.data.features:
+                raise ValueError(
+                    f"actions {self.actions.name!r} name feature {name!r}, which data "
+                    f"{self.data.name!r} does not have"
+                )
+        for name in self.data.features:
+            if name not in self.actions.features:
+                raise ValueError(
+                    f"actions {self.actions.name!r} do not say what may be done to feature {name!r}"
+                )
+        if all(action.kind == "immutable" for action in self.actions.features.values()):
+            raise ValueError(f"actions {self.actions.name!r} leave nothing to change")

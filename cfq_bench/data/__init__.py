@@ -1,0 +1,1 @@
+"""Tables, their schema, their splits, and the batches made of them."""

@@ -1,0 +1,222 @@
+"""FeatureSchema: raw rows to encoded rows and back, exactly.
+
+Encoded rows have the single-column features first (numeric, integer and ordinal, standardized on
+the train split), then one one-hot group per categorical feature. d is the width, N_s the number of
+single-column features.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cfq_bench.config.settings import FeatureKind, FeatureSettings
+from cfq_bench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature and the encoded columns that it owns."""
+
+    name: str
+    kind: FeatureKind
+    unit: str
+    start: int
+    stop: int
+    categories: tuple[str, ...] = ()
+    """Ordinal: lowest to highest; categorical: in column order."""
+    mean: float = 0.0
+    scale: float = 1.0
+    """Mean and scale of the transformed train values (single-column features)."""
+    scale_source: str = "std"
+    """std, or what replaced it where the column is (nearly) constant: range, one."""
+    log1p: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether the feature is one standardized column."""
+        return self.kind != "categorical"
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether raw values are whole numbers (an ordinal's are its ranks)."""
+        return self.kind in ("integer", "ordinal")
+
+
+class FeatureSchema:
+    """Encodes and decodes rows; fitted on the train split only.
+
+    Attributes:
+        features: the features in column order, single-column ones first.
+        n_single: N_s, the number of single-column features.
+        width: d.
+        groups: (start, stop) of each one-hot group, in column order.
+        feature_of_column: (d,) int64, index into `features`.
+        mean, scale: (N_s,) float64, of transformed raw values.
+        log: (N_s,) bool, which columns are log1p-transformed.
+        grid: (N_s,) bool, which raw values are whole numbers.
+    """
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = tuple(features)
+        singles = [feature for feature in self.features if feature.single]
+        self.n_single = len(singles)
+        self.width = self.features[-1].stop
+        self.groups = [(f.start, f.stop) for f in self.features if not f.single]
+        index = [i for i, f in enumerate(self.features) for _ in range(f.start, f.stop)]
+        self.feature_of_column = torch.tensor(index)
+        self.mean = torch.tensor([f.mean for f in singles], dtype=torch.float64)
+        self.scale = torch.tensor([f.scale for f in singles], dtype=torch.float64)
+        self.log = torch.tensor([f.log1p for f in singles], dtype=torch.bool)
+        self.grid = torch.tensor([f.on_grid for f in singles], dtype=torch.bool)
+
+    @classmethod
+    def fit(
+        cls, frame: pd.DataFrame, settings: dict[str, FeatureSettings], source: str = "the data"
+    ) -> "FeatureSchema":
+        """Fit on the train rows.
+
+        Raises:
+            UserError: an integer column too fine for float32 to keep apart.
+        """
+        features: list[Feature] = []
+        column = 0
+        singles = [name for name, s in settings.items() if s.kind != "categorical"]
+        for name in singles:
+            features.append(_fit_single(frame[name], name, settings[name], column))
+            column += 1
+        for name, s in settings.items():
+            if s.kind == "categorical":
+                categories = _categories(frame[name])
+                stop = column + len(categories)
+                features.append(Feature(name, s.kind, s.unit, column, stop, categories))
+                column = stop
+        schema = cls(features)
+        schema._check_exact(frame, source)
+        return schema
+
+    def encode(self, frame: pd.DataFrame, source: str = "the data") -> Tensor:
+        """Encode raw rows.
+
+        Returns:
+            (B, d) float32.
+
+        Raises:
+            UserError: a category that the schema does not have; names column and row.
+        """
+        raw = torch.from_numpy(self._raw_singles(frame))
+        one_hot = np.zeros((len(frame), self.width - self.n_single), dtype=np.float32)
+        for feature in self.features[self.n_single :]:
+            codes = _codes(frame[feature.name], feature, source)
+            one_hot[np.arange(len(frame)), feature.start - self.n_single + codes] = 1.0
+        return torch.cat([self.standardize(raw), torch.from_numpy(one_hot)], dim=1)
+
+    def decode(self, x: Tensor) -> pd.DataFrame:
+        """Decode encoded rows (B, d) to raw values: whole numbers, category names, floats.
+
+        An all-zero one-hot group decodes to None.
+        """
+        x = x.detach().cpu()
+        raw = self.destandardize(x[:, : self.n_single])
+        columns: dict[str, object] = {}
+        for j, feature in enumerate(self.features[: self.n_single]):
+            values = raw[:, j].numpy()
+            if feature.kind == "integer":
+                columns[feature.name] = values.round().astype(np.int64)
+            elif feature.kind == "ordinal":
+                ranks = values.round().astype(np.int64).clip(0, len(feature.categories) - 1)
+                columns[feature.name] = [feature.categories[rank] for rank in ranks]
+            else:
+                columns[feature.name] = values
+        for feature in self.features[self.n_single :]:
+            block = x[:, feature.start : feature.stop]
+            best = block.argmax(dim=1).tolist()
+            empty = (block.amax(dim=1) <= 0).tolist()
+            columns[feature.name] = [
+                None if none else feature.categories[i]
+                for i, none in zip(best, empty, strict=True)
+            ]
+        return pd.DataFrame(columns)
+
+    def standardize(self, raw: Tensor) -> Tensor:
+        """Raw single-column values (B, N_s) float64 to encoded (B, N_s) float32."""
+        log = self.log.to(raw.device)
+        value = torch.where(log, torch.log1p(raw.clamp_min(0.0)), raw) if bool(log.any()) else raw
+        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float()
+
+    def destandardize(self, z: Tensor) -> Tensor:
+        """Encoded single-column values (B, N_s) to raw (B, N_s) float64, not yet rounded."""
+        value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
+        log = self.log.to(z.device)
+        return torch.where(log, torch.expm1(value), value) if bool(log.any()) else value
+
+    def _raw_singles(self, frame: pd.DataFrame) -> np.ndarray:
+        raw = np.empty((len(frame), self.n_single), dtype=np.float64)
+        for j, feature in enumerate(self.features[: self.n_single]):
+            raw[:, j] = _raw(frame[feature.name], feature.kind, feature.categories)
+        return raw
+
+    def _check_exact(self, frame: pd.DataFrame, source: str) -> None:
+        raw = torch.from_numpy(self._raw_singles(frame))
+        lost = (self.destandardize(self.standardize(raw)).round() != raw) & self.grid
+        if bool(lost.any()):
+            row, column = (int(i) for i in lost.nonzero()[0])
+            raise UserError(
+                f"{source}: column {self.features[column].name!r}, row {frame.index[row]}: the "
+                f"value {raw[row, column]:.0f} is too large to be kept exactly as a standardized "
+                "float32: use larger units or kind: numeric"
+            )
+
+
+def _raw(column: pd.Series, kind: FeatureKind, categories: Sequence[str]) -> np.ndarray:
+    if kind == "ordinal":
+        ranks = {category: rank for rank, category in enumerate(categories)}
+        return column.astype(str).map(ranks).to_numpy(dtype=np.float64)
+    return pd.to_numeric(column).to_numpy(dtype=np.float64)
+
+
+def _fit_single(column: pd.Series, name: str, s: FeatureSettings, index: int) -> Feature:
+    order = tuple(s.order or ())
+    values = _raw(column, s.kind, order)
+    if s.transform == "log1p":
+        values = np.log1p(values)
+    scale, source = float(values.std()), "std"
+    if scale < 1e-8 * max(1.0, float(np.abs(values).max())):  # a constant up to rounding
+        scale, source = float(np.ptp(values)), "range"
+    if scale <= 0.0:
+        scale, source = 1.0, "one"
+    return Feature(
+        name,
+        s.kind,
+        s.unit,
+        index,
+        index + 1,
+        order,
+        float(values.mean()),
+        scale,
+        source,
+        s.transform == "log1p",
+    )
+
+
+def _categories(column: pd.Series) -> tuple[str, ...]:
+    """The documented categories where the loader gives them, else those of the train rows."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return tuple(map(str, column.cat.categories))
+    return tuple(sorted(map(str, column.unique())))
+
+
+def _codes(column: pd.Series, feature: Feature, source: str) -> np.ndarray:
+    position = {category: i for i, category in enumerate(feature.categories)}
+    codes = column.astype(str).map(position)
+    unseen = codes.isna().to_numpy()
+    if unseen.any():
+        first = int(unseen.argmax())
+        raise UserError(
+            f"{source}: column {feature.name!r}, row {column.index[first]}: unknown category "
+            f"{str(column.iloc[first])!r}; known: {', '.join(feature.categories)}"
+        )
+    return codes.to_numpy(dtype=np.int64)

@@ -1,0 +1,30 @@
+"""Errors that a user can act on, and the words they are told in."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Bad input: one line that names what is wrong, where, what was expected and what to do.
+
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
+    """Describe a name that does not exist, with the names that do.
+
+    Args:
+        kind: what the name should have been, for example ``"method"``.
+        name: the name that was given.
+        known: the names that exist.
+        where: the file or option that holds the name, if that helps.
+
+    >>> str(unknown_name("method", "lsc", ["lsq", "pact"]))
+    "unknown method 'lsc': did you mean 'lsq'? Known: lsq, pact"
+    """
+    names = sorted(known)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    guess = f"did you mean {nearest[0]!r}? " if nearest else ""
+    place = f" in {where}" if where else ""
+    return UserError(f"unknown {kind} {name!r}{place}: {guess}Known: {', '.join(names) or 'none'}")

@@ -1,0 +1,156 @@
+"""Files that are whole or absent, and the canonical text that names them by their content.
+
+Results and cached tensors are written by processes that may be killed, run side by side, or meet a
+full disk. Everything goes to a temporary file in the same folder first and is then renamed, so that
+a reader sees the old file or the new one, never a part.
+"""
+
+import errno
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+from cfq_bench.errors import UserError
+
+TEMP_PREFIX = ".tmp-"
+
+_PLAIN_WORDS = {
+    errno.ENOSPC: "the disk is full: free space or choose another folder",
+    errno.EDQUOT: "the disk quota is used up: free space or choose another folder",
+    errno.EFBIG: "the file is larger than this account or file system allows: "
+    "raise the limit or choose another folder",
+    errno.EACCES: "permission denied: change the permissions or choose another folder",
+    errno.EPERM: "permission denied: change the permissions or choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.ENOTDIR: "a file stands where a folder should be: choose another folder",
+    errno.EEXIST: "a file stands where a folder should be: choose another folder",
+    errno.EISDIR: "a folder stands where a file should be: remove it or choose another folder",
+}
+
+
+def explain(doing: str, error: OSError) -> UserError:
+    """Say in plain words why the operating system refused, and what to do.
+
+    >>> str(explain("write a.json", OSError(28, "No space left on device")))
+    'cannot write a.json: the disk is full: free space or choose another folder'
+    """
+    reason = f"{error.strerror or error}: choose another folder"
+    return UserError(f"cannot {doing}: {_PLAIN_WORDS.get(error.errno or 0, reason)}")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that the file is whole or untouched, whatever happens.
+
+    Missing parent folders are created. No temporary file stays behind, unless the process is
+    killed outright (see `sweep_leftovers`).
+
+    Raises:
+        UserError: the disk is full, the folder is not writable, and the like.
+    """
+    try:
+        _write(path, data)
+    except OSError as error:
+        raise explain(f"write {path}", error) from error
+
+
+def ensure_writable(folder: Path, purpose: str) -> None:
+    """Create ``folder`` and prove that one can write there: a run should fail before training.
+
+    Args:
+        folder: the folder that will be written to.
+        purpose: what will be written there, for the message, for example ``"results"``.
+
+    Raises:
+        UserError: one cannot.
+    """
+    # The prefix lets `sweep_leftovers` find the probe of a process that was killed at it.
+    probe = folder / f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-probe"
+    try:
+        _write(probe, b"probe\n")
+        probe.unlink()
+    except OSError as error:
+        raise explain(f"write {purpose} to {folder}", error) from error
+
+
+def sweep_leftovers(folder: Path, older_than_s: float) -> int:
+    """Remove the temporary files that killed processes left in ``folder`` (not below it).
+
+    Args:
+        folder: a folder that `write_atomic` writes to; it need not exist.
+        older_than_s: age by modification time from which a file counts as abandoned. A younger
+            one may belong to a process that is writing it now.
+
+    Returns:
+        How many files were removed.
+    """
+    removed = 0
+    for path in folder.glob(f"{TEMP_PREFIX}*"):
+        try:
+            if path.is_file() and time.time() - path.stat().st_mtime > older_than_s:
+                path.unlink()
+                removed += 1
+        except (FileNotFoundError, PermissionError):
+            continue  # another sweep was faster, or it belongs to another user of the folder
+    return removed
+
+
+def canonical_json(value: object) -> str:
+    """Write JSON data in the one form that is hashed: sorted keys, no spaces, ASCII.
+
+    Raises:
+        TypeError: something in ``value`` is not JSON data. Tuples and non-string keys are refused
+            too: they would come back from a file as something else.
+        ValueError: a number is NaN or infinite.
+
+    >>> canonical_json({"b": [1, 1.0, None], "a": True})
+    '{"a":true,"b":[1,1.0,null]}'
+    """
+    _check_json(value, "value")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _check_json(value: object, where: str) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has the key {key!r}: JSON keys are strings")
+            _check_json(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_json(item, f"{where}[{index}]")
+    elif value is not None and not isinstance(value, str | int | float):
+        raise TypeError(
+            f"{where} is a {type(value).__name__}: expected JSON data "
+            "(str, int, float, bool, None, list, dict; pydantic's model_dump(mode='json') gives it)"
+        )
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temp = path.parent / f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with temp.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may keep the name and lose the content
+        temp.replace(path)
+    except BaseException:  # Ctrl-C too must leave nothing behind
+        temp.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename durable, where the system can (Windows and some network disks cannot)."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return  # the file itself is whole and in place
+    finally:
+        os.close(handle)

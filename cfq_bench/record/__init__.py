@@ -1,0 +1,1 @@
+"""One record per run: what was asked, what came out, and where it was computed."""

@@ -1,0 +1,147 @@
+"""The folder of records: the truth about what has been run."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cfq_bench.errors import UserError
+from cfq_bench.files import explain, write_atomic
+from cfq_bench.record.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN = 10  # ids listed in a message
+
+
+class RecordStore:
+    """Records in ``<results>/runs/<run_id>.json``, their per-row results beside them as parquet.
+
+    Args:
+        results_dir: folder of the results; made when the first record is written.
+    """
+
+    def __init__(self, results_dir: Path) -> None:
+        self.runs_dir = results_dir / "runs"
+
+    def path(self, run_id: str) -> Path:
+        """Return the file of the record. The run exists if and only if this file does."""
+        return self.runs_dir / f"{run_id}.json"
+
+    def rows_path(self, run_id: str) -> Path:
+        """Return the file of the run's per-row results."""
+        return self.runs_dir / f"{run_id}.parquet"
+
+    def read(self, run_id: str) -> Record | None:
+        """Return the record, or None if there is none.
+
+        Raises:
+            UserError: the file is corrupt, or belongs to another run.
+        """
+        path = self.path(run_id)
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain(f"read {path}", error) from error
+        record = Record.from_json(text, where=str(path))
+        if record.run_id != run_id:
+            raise UserError(
+                f"{path} holds the record of run {record.run_id}: delete it or rerun with --force"
+            )
+        return record
+
+    def write(self, record: Record, rows: "pd.DataFrame | None") -> None:
+        """Store a run, in place of an earlier record of the same run.
+
+        Args:
+            record: the run.
+            rows: its per-row results, one row each; the frame's index is not kept.
+
+        Raises:
+            UserError: the disk is full, the folder is not writable, and the like.
+        """
+        text = record.to_json().encode()
+        rows_path = self.rows_path(record.run_id)
+        if rows is not None:
+            write_atomic(rows_path, _to_parquet(rows))
+        # The JSON comes last: it makes the run exist, and by then the rows are there.
+        write_atomic(self.path(record.run_id), text)
+        if rows is None:
+            try:
+                rows_path.unlink(missing_ok=True)
+            except OSError as error:
+                raise explain(f"remove {rows_path}", error) from error
+
+    def read_rows(self, run_id: str) -> "pd.DataFrame":
+        """Return the run's per-row results, with a fresh index.
+
+        Raises:
+            UserError: the run has none, or the file is corrupt.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.rows_path(run_id)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(
+                f"run {run_id} has no per-row results ({path}): rerun it with --force"
+            ) from None
+        except OSError as error:
+            raise explain(f"read {path}", error) from error
+        try:
+            rows: pd.DataFrame = pq.read_table(pa.BufferReader(data)).to_pandas()
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
+        return rows
+
+    def all(self) -> list[Record]:
+        """Return every record, by id.
+
+        Raises:
+            UserError: one of the files is corrupt.
+        """
+        records = (self.read(run_id) for run_id in self._ids())
+        return [record for record in records if record is not None]
+
+    def find(self, prefix: str) -> Record:
+        """Return the one record whose id starts with ``prefix``.
+
+        Raises:
+            UserError: none does, or several do.
+        """
+        ids = self._ids()
+        fitting = [run_id for run_id in ids if run_id.startswith(prefix)]
+        if len(fitting) > 1:
+            raise UserError(
+                f"{len(fitting)} runs start with {prefix!r}: {_listing(fitting)}: give more digits"
+            )
+        record = self.read(fitting[0]) if fitting else None
+        if record is None:
+            raise UserError(
+                f"no run in {self.runs_dir} starts with {prefix!r}: it has {_listing(ids)}"
+            )
+        return record
+
+    def _ids(self) -> list[str]:
+        return sorted(path.stem for path in self.runs_dir.glob("*.json"))
+
+
+def _listing(ids: list[str]) -> str:
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return (", ".join(ids[:_SHOWN]) or "none") + more
+
+
+def _to_parquet(rows: "pd.DataFrame") -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # Without pandas' own metadata: it names library versions and attrs, so that equal frames
+    # would give different bytes.
+    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()

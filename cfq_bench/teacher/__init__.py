@@ -1,0 +1,1 @@
+"""The full-precision model f: its training objectives, one file each."""

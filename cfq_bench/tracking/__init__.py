@@ -1,0 +1,1 @@
+"""Run trackers: a copy of each record for those who look at runs in a browser."""

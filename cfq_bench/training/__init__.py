@@ -1,0 +1,1 @@
+"""The Lightning trainer that teachers and methods share."""

@@ -1,0 +1,189 @@
+"""One way to fit a LightningModule: quiet, without files, with our progress bar."""
+
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import nn
+
+
+class ProgressBar(Protocol):
+    """Where long work reports how far it is (the command line draws it)."""
+
+    def start(self, what: str, total: int) -> None:
+        """Begin a piece of work of `total` steps."""
+        ...
+
+    def advance(self, steps: int) -> None:
+        """`steps` more are done."""
+        ...
+
+    def stop(self) -> None:
+        """The piece of work is done."""
+        ...
+
+
+class NoProgress:
+    """Reports nothing."""
+
+    def start(self, what: str, total: int) -> None:
+        """Nothing."""
+
+    def advance(self, steps: int) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How and where a run computes. Nothing here changes a result, so nothing here is settings."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    logger: Any = False
+    """A Lightning logger, or False."""
+    progress: ProgressBar = field(default_factory=NoProgress)
+
+
+class _Progress(Callback):
+    """Advances the bar every few steps: drawing it costs more than a step of a small network."""
+
+    def __init__(self, bar: ProgressBar, what: str, total: int) -> None:
+        self.bar, self.what, self.total = bar, what, total
+        self.every = max(1, total // 50)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.bar.start(self.what, self.total)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any, **kwargs: Any
+    ) -> None:
+        if trainer.global_step % self.every == 0:
+            self.bar.advance(self.every)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self.bar.stop()
+
+
+class _RaiseInterrupt(Callback):
+    """Lightning turns Ctrl-C into a quiet early end of `fit`; a half-trained model is no result."""
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        if isinstance(exception, KeyboardInterrupt):
+            raise exception
+
+
+class KeepBest(Callback):
+    """Keeps the weights of the epoch with the least monitored value and restores them at the end.
+
+    Also stops the fit after `patience` epochs without improvement.
+    """
+
+    def __init__(self, monitor: str, patience: int) -> None:
+        self.monitor, self.patience = monitor, patience
+        self.best, self.best_epoch = math.inf, -1
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        value = float(trainer.callback_metrics[self.monitor])
+        if value < self.best:
+            self.best, self.best_epoch = value, trainer.current_epoch
+            state = pl_module.state_dict()
+            self.weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+        elif trainer.current_epoch - self.best_epoch >= self.patience:
+            trainer.should_stop = True
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        pl_module.load_state_dict(self.weights)
+
+
+def fit(
+    module: L.LightningModule,
+    datamodule: L.LightningDataModule,
+    runtime: Runtime,
+    *,
+    what: str,
+    max_epochs: int,
+    total_steps: int,
+    log_every: int,
+    validate: bool = False,
+    callbacks: Iterable[Callback] = (),
+) -> None:
+    """Fit a module in place.
+
+    Args:
+        module: the module; it is moved to the runtime's device and left there.
+        datamodule: its batches, on the runtime's device.
+        runtime: device, logger, progress bar.
+        what: what the progress bar says.
+        max_epochs: Lightning epochs.
+        total_steps: optimizer steps, for the progress bar.
+        log_every: optimizer steps between history rows.
+        validate: run the validation batch after every epoch.
+        callbacks: further callbacks.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C while fitting.
+        FloatingPointError: the loss became NaN or infinite.
+    """
+    with _quiet():
+        trainer = L.Trainer(
+            accelerator=runtime.device.type,
+            devices=1 if runtime.device.index is None else [runtime.device.index],
+            max_epochs=max_epochs,
+            logger=runtime.logger,
+            log_every_n_steps=log_every,
+            limit_val_batches=1.0 if validate else 0,
+            num_sanity_val_steps=0,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+            use_distributed_sampler=False,
+            callbacks=[*callbacks, _Progress(runtime.progress, what, total_steps), _RaiseInterrupt()],
+        )
+        module.train()
+        trainer.fit(module, datamodule=datamodule)
+        module.to(runtime.device)
+    bad = [name for name, value in module.named_parameters() if not bool(value.isfinite().all())]
+    if bad:
+        raise FloatingPointError(f"training diverged: {bad[0]} is not finite (lower training.lr)")
+
+
+def cosine(total_steps: int) -> Callable[[int], float]:
+    """Learning-rate factor that falls from 1 to 0 along half a cosine."""
+    return lambda step: 0.5 * (1.0 + math.cos(math.pi * min(step, total_steps) / total_steps))
+
+
+def freeze(module: nn.Module) -> nn.Module:
+    """Put a module into evaluation mode without gradients, in place."""
+    module.eval()
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    return module
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Lightning's adverts and its advice about loaders and workers."""
+    names = ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"lightning.*")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
