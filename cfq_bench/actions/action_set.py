@@ -11,7 +11,7 @@ import json
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.bounds import column_bounds
+from cfq_bench.actions.bounds import column_bounds, whole_down, whole_up
 from cfq_bench.config.settings import ActionSettings
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
@@ -108,9 +108,8 @@ class ActionSet:
         """Scaled bounds of grid columns, rounded towards the factual."""
         if not bool(self.grid.any()):
             return low, high
-        # 1e-4 raw units of tolerance: bounds that lie on the grid up to float32 stay there.
-        least = self.schema.standardize((self.schema.destandardize(low) - 1e-4).ceil())
-        most = self.schema.standardize((self.schema.destandardize(high) + 1e-4).floor())
+        least = self.schema.standardize(whole_up(self.schema.destandardize(low)))
+        most = self.schema.standardize(whole_down(self.schema.destandardize(high)))
         low = torch.where(self.grid, torch.minimum(least, own), low)
         return low, torch.where(self.grid, torch.maximum(most, own), high)
 

@@ -31,14 +31,28 @@ def column_bounds(
     return schema.standardize(least).to(train_x.device), schema.standardize(most).to(train_x.device)
 
 
+def whole_up(raw: Tensor) -> Tensor:
+    """Least whole numbers that are not below raw values (float64), up to float32 decoding error."""
+    return (raw - _decoding_error(raw)).ceil()
+
+
+def whole_down(raw: Tensor) -> Tensor:
+    """Greatest whole numbers that are not above raw values, up to float32 decoding error."""
+    return (raw + _decoding_error(raw)).floor()
+
+
+def _decoding_error(raw: Tensor) -> Tensor:
+    return 1e-3 + 2e-6 * raw.abs()
+
+
 def _inward(
     feature: Feature, low: float, high: float, settings: ActionSettings
 ) -> tuple[float, float]:
     if feature.kind == "ordinal":
         low, high = max(low, 0.0), min(high, len(feature.categories) - 1.0)
     if feature.on_grid:
-        # Decoded float32 values miss whole numbers by far less than this.
-        low, high = float(torch.tensor(low - 1e-3).ceil()), float(torch.tensor(high + 1e-3).floor())
+        bounds = torch.tensor([low, high], dtype=torch.float64)
+        low, high = float(whole_up(bounds)[0]), float(whole_down(bounds)[1])
     if low > high:
         raise UserError(
             f"actions {settings.name!r}: feature {feature.name!r} has its low bound {low:g} above "

@@ -4,6 +4,7 @@ A ``DataLoader`` over a ``TensorDataset`` collates row by row and costs three ti
 loop on networks this small; slicing tensors that are permuted once an epoch costs next to nothing.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import lightning as L
@@ -17,41 +18,54 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class SliceLoader:
-    """Iterates over shuffled batches; restarts from its seed only when it is made anew.
+    """Iterates over shuffled batches of equal size; every pass has a new order.
 
     Args:
         split: the rows.
-        batch_size: rows per batch; the last, shorter batch of an epoch is dropped.
-        seed: of the order; None keeps the rows' order and the last batch.
-        epochs: passes over the rows in one iteration.
+        batch_size: rows per batch; the last, shorter batch of a pass over the rows is dropped.
+        seed: of the order.
+        steps: batches in one iteration, over as many passes as that takes; None is one pass.
     """
 
     def __init__(
-        self, split: Split, batch_size: int, seed: int | None = None, epochs: int = 1
+        self, split: Split, batch_size: int, seed: int, steps: int | None = None
     ) -> None:
         self.split = split
         self.batch_size = min(batch_size, len(split))
-        self.epochs = epochs
-        self.generator = None if seed is None else torch.Generator().manual_seed(seed)
+        self.steps = steps if steps is not None else len(split) // self.batch_size
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.split), self.batch_size)
-        return self.epochs * (full + (self.generator is None and rest > 0))
+        return self.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        left = self.steps
+        while left > 0:
+            for batch in itertools.islice(self._one_pass(), left):
+                yield batch
+                left -= 1
+
+    def _one_pass(self) -> Iterator[Batch]:
+        x, y = self.split.x, self.split.y
+        order = torch.randperm(len(self.split), generator=self.generator).to(x.device)
+        x, y = x[order], y[order]
+        for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            yield x[rows], y[rows], order[rows]
+
+
+class WholeSplit:
+    """A split as one batch. (Lightning reads a list as several loaders.)"""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return 1
 
     def __iter__(self) -> Iterator[Batch]:
         x, y = self.split.x, self.split.y
-        count = len(self.split)
-        stop = count - count % self.batch_size if self.generator is not None else count
-        for _ in range(self.epochs):
-            if self.generator is None:
-                order = torch.arange(count)
-            else:
-                order = torch.randperm(count, generator=self.generator)
-            order = order.to(x.device)
-            x_epoch, y_epoch = x[order], y[order]
-            for start in range(0, stop, self.batch_size):
-                rows = slice(start, start + self.batch_size)
-                yield x_epoch[rows], y_epoch[rows], order[rows]
+        yield x, y, torch.arange(len(y), device=x.device)
 
 
 class TableDataModule(L.LightningDataModule):
@@ -61,20 +75,21 @@ class TableDataModule(L.LightningDataModule):
         data: the encoded splits, on the device where the fit runs.
         batch_size: rows per optimizer step.
         seed: of the batch order.
-        epochs: passes per Lightning epoch. Methods that look at nothing between epochs run all of
-            theirs as one, which spares Lightning's bookkeeping.
+        steps: batches per Lightning epoch; None is one pass over the rows. Methods that look at
+            nothing between epochs run all their steps as one, which spares Lightning's bookkeeping.
     """
 
-    def __init__(self, data: TabularData, batch_size: int, seed: int, epochs: int = 1) -> None:
+    def __init__(
+        self, data: TabularData, batch_size: int, seed: int, steps: int | None = None
+    ) -> None:
         super().__init__()
         self.data = data
-        self.batch_size = batch_size
-        self.train_loader = SliceLoader(data.train, batch_size, seed, epochs)
+        self.train_loader = SliceLoader(data.train, batch_size, seed, steps)
 
     def train_dataloader(self) -> SliceLoader:
         """Shuffled train batches."""
         return self.train_loader
 
-    def val_dataloader(self) -> SliceLoader:
+    def val_dataloader(self) -> "WholeSplit":
         """The validation rows as one batch."""
-        return SliceLoader(self.data.validation, len(self.data.validation))
+        return WholeSplit(self.data.validation)

@@ -15,6 +15,7 @@ Mode = Literal["auto", "online", "offline", "disabled"]
 EffectiveMode = Literal["online", "offline", "disabled"]
 
 PROBE_TIMEOUT_S = 3.0
+UNKNOWN_DIRECTORY = "<dir>"  # stands in a note until the run has a directory
 _WANDB_MODES: dict[str, EffectiveMode] = {
     "disabled": "disabled",
     "offline": "offline",
@@ -51,7 +52,7 @@ def resolve_mode(mode: Mode) -> tuple[EffectiveMode, str | None]:
     return "online", None
 
 
-def sync_note(reason: str, directory: str = "<dir>") -> str:
+def sync_note(reason: str, directory: str = UNKNOWN_DIRECTORY) -> str:
     """Say in one line why a run was not uploaded, and how to do it later.
 
     >>> sync_note("no answer", "results/wandb/offline-run-1")

@@ -11,13 +11,20 @@ import os
 import secrets
 import shlex
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from cfq_bench.tracking.mode import EffectiveMode, Mode, resolve_mode, sync_note
+from cfq_bench.tracking.mode import (
+    UNKNOWN_DIRECTORY,
+    EffectiveMode,
+    Mode,
+    resolve_mode,
+    sync_note,
+)
 
 if TYPE_CHECKING:
     import wandb
@@ -79,15 +86,14 @@ class Tracker:
             return cls(config)
         labels = {"name": name, "group": group, "tags": tags, "job_type": job_type}
         try:
-            run, reason = _open(effective, directory, config=config, project=project, **labels)
+            run, failure = _open(effective, directory, config=config, project=project, **labels)
         except Exception as error:  # wandb's internal errors share no base class
             return cls(config, note=f"W&B: {_first_line(error)}; this run is not tracked")
-        if reason is not None:
-            note = sync_note(reason, _where(run))
-        elif note is not None:
-            note = note.replace("<dir>", _where(run))
+        note = failure or note
+        if note is not None:  # only now is it known which directory to upload
+            note = note.replace(UNKNOWN_DIRECTORY, _where(run))
         run.define_metric("budget/*", step_metric="budget/avg_bits")
-        return cls(run.config.as_dict(), _lightning_logger(run, directory), note, run)
+        return cls(dict(run.config), _lightning_logger(run, directory), note, run)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Append one row to the history.
@@ -130,31 +136,32 @@ class Tracker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        exit_code = 0 if error is None else 1
         if isinstance(error, KeyboardInterrupt):
             exit_code = 255  # as wandb does
-        else:
-            exit_code = 0 if error is None else 1
         self.finish({}, exit_code)
 
 
 def quiet_lightning() -> None:
-    """Silence Lightning's start-up talk, which goes to stderr; its warnings stay."""
+    """Silence Lightning's start-up talk, which goes to stderr; its own warnings stay."""
     import lightning.pytorch  # noqa: F401 - the import itself sets the level to INFO
 
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Between Lightning and a newer torch; nothing that a user of either could act on.
+    warnings.filterwarnings("ignore", message=r".*LeafSpec.*deprecated", category=FutureWarning)
 
 
 def _open(mode: EffectiveMode, directory: Path, **arguments: Any) -> tuple["wandb.Run", str | None]:
-    """Open a run as `mode` says, or else offline, and then say why."""
+    """Open a run as `mode` says, or else offline, with a note that says why."""
     directory.mkdir(parents=True, exist_ok=True)
+    note = None
     if mode == "online":
         try:
             return _init("online", directory, arguments), None
         except Exception as error:  # wandb's internal errors share no base class
-            reason = f"no run at the server ({_first_line(error)})"
-        return _init("offline", directory, arguments), reason
-    return _init("offline", directory, arguments), None
+            note = sync_note(f"no run at the server ({_first_line(error)})")
+    return _init("offline", directory, arguments), note
 
 
 def _init(

@@ -146,7 +146,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self._body()
-        self.fake.wait_if_frozen()
         stream = re.fullmatch(r"/files/[^/]+/[^/]+/([^/]+)/file_stream", self.path)
         if self.path == "/graphql":
             request = json.loads(body)
@@ -175,6 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
 
     def _answer(self, answer: dict[str, Any]) -> None:
+        self.fake.wait_if_frozen()
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

@@ -1,0 +1,1 @@
+"""Metrics as pure functions and torchmetrics classes, and the evaluation that fills a record."""

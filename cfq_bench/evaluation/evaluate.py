@@ -1,0 +1,203 @@
+"""Compare a quantized model with its teacher on the test rows.
+
+f_q is any callable from inputs to logits; nothing here knows how it was made.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.exact import exact_linear_costs, linear_margin
+from cfq_bench.actions.outcome import Model, Solution, Status
+from cfq_bench.actions.solver import Solver, in_blocks
+from cfq_bench.config.settings import EvaluationSettings, Settings
+from cfq_bench.data.dataset import TabularData
+from cfq_bench.evaluation import functional as F  # noqa: N812
+from cfq_bench.evaluation.rows import row_table
+from cfq_bench.evaluation.teacher_recourse import Direction, all_kappas, started
+from cfq_bench.quantization.cost import average_bits, bit_operations
+from cfq_bench.seeds import derive_seed
+from cfq_bench.training.trainer import Runtime
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a record keeps of an evaluation.
+
+    Attributes:
+        metrics: by key; NaN where undefined.
+        counts: rows behind each rate.
+        rows: one line per test row and direction.
+    """
+
+    metrics: dict[str, float]
+    counts: dict[str, int]
+    rows: pd.DataFrame
+
+
+class _Tally:
+    """Collects scalars with the number of rows behind them."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, key: str, value: Tensor | float, rows: int) -> None:
+        self.metrics[key] = float(value) if rows else float("nan")
+        self.counts[key] = rows
+
+
+def evaluate(
+    f_q: Model,
+    teacher: Model,
+    data: TabularData,
+    space: ActionSet,
+    solver: Solver,
+    directions: list[Direction],
+    settings: EvaluationSettings,
+    runtime: Runtime,
+) -> Evaluation:
+    """Every ``task/`` and ``recourse/`` metric of the protocol, and the per-row results.
+
+    Args:
+        f_q: the quantized model.
+        teacher: the full-precision model.
+        data: the encoded splits; only the test split is read.
+        space: the action set.
+        solver: the evaluation solver, the same as for the teacher.
+        directions: the teacher's actions, from `teacher_recourse`.
+        settings: margins and tolerances.
+        runtime: device and progress bar.
+    """
+    tally = _Tally()
+    f_q, teacher = in_blocks(f_q), in_blocks(teacher)
+    with torch.no_grad():
+        predicted_f, predicted_q = teacher(data.test.x).argmax(1), f_q(data.test.x).argmax(1)
+        count = len(data.test)
+        tally.add("task/acc", F.share(predicted_q == data.test.y), count)
+        tally.add("task/agreement", F.share(predicted_q == predicted_f), count)
+        drift = F.favourable_drift(predicted_q, predicted_f)
+        tally.add("task/favourable_drift", drift, count)
+        for direction in directions:
+            _add_validity(tally, f_q, space, direction, settings)
+    for suffix in ["", *(f"@{kappa:g}" for kappa in settings.extra_kappas)]:
+        pair = [tally.metrics[f"recourse/{name}{suffix}"] for name in ("vd", "vd_adverse")]
+        rows = min(tally.counts[f"recourse/{name}{suffix}"] for name in ("vd", "vd_adverse"))
+        error = F.boundary_error(torch.tensor(pair[0]), torch.tensor(pair[1]))
+        tally.add(f"recourse/boundary_error{suffix}", error, rows)
+    favourable = directions[0]
+    report = started(runtime, "recourse on the quantized model", len(favourable.rows))
+    on_q = solver.solve(f_q, space, favourable.x, favourable.target, settings.kappa, report)
+    runtime.progress.stop()
+    _add_gaps(tally, space, favourable, on_q, settings)
+    solutions_q: list[Solution | None] = [on_q, *([None] * (len(directions) - 1))]
+    tables = [
+        row_table(direction, solution_q, f_q, predicted_q, space, data, settings.kappa)
+        for direction, solution_q in zip(directions, solutions_q, strict=True)
+    ]
+    return Evaluation(tally.metrics, tally.counts, pd.concat(tables, ignore_index=True))
+
+
+def _add_validity(
+    tally: _Tally,
+    f_q: Model,
+    space: ActionSet,
+    direction: Direction,
+    settings: EvaluationSettings,
+) -> None:
+    """VD or its adverse twin at every margin; FRR for the favourable direction."""
+    name = "vd" if direction.name == "favourable" else "vd_adverse"
+    for kappa in all_kappas(settings):
+        solution = direction.solutions[kappa]
+        found = solution.found
+        predicted = f_q(space.to_input(solution.point[found])).argmax(1)
+        failed = F.validity_drop(predicted, direction.target[found])
+        rows = int(found.sum())
+        if kappa == settings.kappa:
+            tally.add(f"recourse/{name}", failed, rows)
+        if kappa in settings.extra_kappas:
+            tally.add(f"recourse/{name}@{kappa:g}", failed, rows)
+    if direction.name == "favourable":
+        found = direction.solutions[settings.kappa].found
+        tally.add("recourse/frr", F.share(found), len(found))
+
+
+def _add_gaps(
+    tally: _Tally,
+    space: ActionSet,
+    direction: Direction,
+    on_q: Solution,
+    settings: EvaluationSettings,
+) -> None:
+    """CRG and its relatives, over rows with an action on the teacher."""
+    on_f = direction.solutions[settings.kappa]
+    found = on_f.found
+    rows = int(found.sum())
+    tally.add("recourse/lost", F.share(~on_q.solved[found]), rows)
+    tally.add("recourse/free", F.share(on_q.status[found] == Status.NOT_NEEDED), rows)
+    epsilon = settings.cost_epsilon
+    solved = found & on_q.solved
+    gap = F.cost_gap(on_f.cost[solved], on_q.cost[solved], epsilon)
+    tally.add("recourse/crg_all", gap.mean(), len(gap))
+    # Rows that both models reject and both solvers solved.
+    both = found & on_q.found
+    gap = F.cost_gap(on_f.cost[both], on_q.cost[both], epsilon)
+    tally.add("recourse/crg", gap.mean(), len(gap))
+    tally.add("recourse/crg_median", gap.quantile(0.5) if len(gap) else 0.0, len(gap))
+    tally.add("recourse/crg_abs", gap.abs().mean(), len(gap))
+    origin = space.origin(direction.x[both])
+    point_f, point_q = on_f.point[both], on_q.point[both]
+    similarity = F.direction_similarity(
+        space.scaled_action(origin, point_f), space.scaled_action(origin, point_q)
+    )
+    tally.add("recourse/dirsim", similarity.mean(), len(gap))
+    overlap = F.action_overlap(space.changed(origin, point_f), space.changed(origin, point_q))
+    tally.add("recourse/act_overlap", overlap.mean(), len(gap))
+
+
+def deployment_cost(deployment: dict[str, Any]) -> dict[str, float]:
+    """The ``deploy/`` metrics of a method's `deployment()`."""
+    sizes = list(deployment["sizes"].values())
+    bits = list(deployment["bits_per_layer"].values())
+    activation = list(deployment["activation_bits"].values())
+    average = average_bits(sizes, bits)
+    return {
+        "deploy/avg_bits": average,
+        "deploy/normalized_budget": average / 32,
+        "deploy/bops": float(bit_operations(sizes, bits, activation)),
+    }
+
+
+def solver_gap(
+    settings: Settings, teacher: nn.Module, space: ActionSet, direction: Direction
+) -> dict[str, float]:
+    """``solver/gap_mean`` and ``solver/gap_p90`` on the teacher, where the optimum is known.
+
+    Returns:
+        NaN for networks that are not linear, costs that are not weighted l1, or no common rows.
+    """
+    unknown = {"solver/gap_mean": float("nan"), "solver/gap_p90": float("nan")}
+    margin = linear_margin(teacher)
+    most = settings.evaluation.exact_rows
+    if margin is None or space.settings.cost != "weighted_l1" or most == 0:
+        return unknown
+    generator = torch.Generator().manual_seed(derive_seed(settings.seed, "exact"))
+    rows = torch.randperm(len(direction.rows), generator=generator)[:most].to(direction.x.device)
+    kappa = settings.evaluation.kappa
+    optimal = exact_linear_costs(margin, space, direction.x[rows], direction.target[rows], kappa)
+    ours = direction.solutions[kappa].cost[rows].double().cpu().numpy()
+    known = np.isfinite(optimal) & np.isfinite(ours) & (optimal > 0)
+    if not known.any():
+        return unknown
+    gap = ours[known] / optimal[known] - 1.0
+    return {
+        "solver/gap_mean": float(gap.mean()),
+        "solver/gap_p90": float(np.quantile(gap, 0.9)),
+    }
+
+

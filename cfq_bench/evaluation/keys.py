@@ -1,0 +1,61 @@
+"""The keys of a record's metrics: what they mean and which direction is better.
+
+Keys are constant; no part of a key depends on the data.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """How to read one metric."""
+
+    label: str
+    """Short name for table heads."""
+    about: str
+    higher_is_better: bool | None
+    """None where neither direction is better by itself."""
+
+
+METRICS: dict[str, MetricInfo] = {
+    "task/acc": MetricInfo("accuracy", "accuracy of f_q on the test split", True),
+    "task/agreement": MetricInfo("agreement", "share of test rows with f_q(x) = f(x)", True),
+    "task/favourable_drift": MetricInfo(
+        "drift", "growth of the favourable rate over the test split", None
+    ),
+    "recourse/frr": MetricInfo("FRR", "share of rejected rows with an action on f", True),
+    "recourse/vd": MetricInfo("VD", "share of teacher actions that fail on f_q", False),
+    "recourse/vd_adverse": MetricInfo(
+        "VD adverse", "share of actions to the opposite class that fail on f_q", False
+    ),
+    "recourse/boundary_error": MetricInfo(
+        "boundary error", "(VD + VD adverse) / 2: leniency cannot lower it", False
+    ),
+    "recourse/crg": MetricInfo("CRG", "mean relative growth of the minimal cost", None),
+    "recourse/crg_median": MetricInfo("CRG median", "its median", None),
+    "recourse/crg_abs": MetricInfo("|CRG|", "mean absolute relative change of cost", False),
+    "recourse/crg_all": MetricInfo(
+        "CRG all", "the paper's reading: rows that f_q accepts count as -1", None
+    ),
+    "recourse/lost": MetricInfo("lost", "share solved on f and not on f_q", False),
+    "recourse/free": MetricInfo("free", "share that f_q accepts without any action", None),
+    "recourse/dirsim": MetricInfo("DirSim", "mean cosine of both actions", True),
+    "recourse/act_overlap": MetricInfo("overlap", "mean Jaccard overlap of changed features", True),
+    "deploy/avg_bits": MetricInfo("bits", "average weight bits", False),
+    "deploy/normalized_budget": MetricInfo("budget", "average weight bits / 32", False),
+    "deploy/bops": MetricInfo("BOPs", "bit operations of one row", False),
+    "time/fit_s": MetricInfo("fit s", "seconds of fitting", False),
+    "time/teacher_actions_s": MetricInfo("actions s", "seconds of teacher actions", False),
+    "time/eval_s": MetricInfo("eval s", "seconds of evaluation", False),
+    "solver/gap_mean": MetricInfo("gap", "solver cost over the exact optimum, mean", False),
+    "solver/gap_p90": MetricInfo("gap p90", "the same, 90th percentile", False),
+}
+
+
+def metric_info(key: str) -> MetricInfo:
+    """How to read a metric; ``recourse/vd@0.25`` is read as ``recourse/vd``.
+
+    >>> metric_info("recourse/vd@0.25").higher_is_better
+    False
+    """
+    return METRICS[key.split("@")[0]]

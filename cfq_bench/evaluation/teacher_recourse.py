@@ -1,0 +1,107 @@
+"""The teacher's evaluation actions: solved once per (teacher, action set, solver), then cached."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.outcome import Solution
+from cfq_bench.actions.solver import Solver
+from cfq_bench.backbones.base import Backbone
+from cfq_bench.cache import Cache
+from cfq_bench.config.settings import EvaluationSettings, Settings
+from cfq_bench.data.dataset import TabularData
+from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.fit import teacher_key
+from cfq_bench.training.trainer import Runtime
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Test rows that the teacher puts in one class, and actions to the other.
+
+    Attributes:
+        name: favourable (rejected rows, towards class 1) or adverse (accepted rows, towards 0).
+        rows: (B,) int64 positions in the test split.
+        x: (B, d) factual rows.
+        target: (B,) int64.
+        solutions: the teacher's actions by required margin.
+    """
+
+    name: str
+    rows: Tensor
+    x: Tensor
+    target: Tensor
+    solutions: dict[float, Solution]
+
+
+def all_kappas(settings: EvaluationSettings) -> list[float]:
+    """The headline margin first, then the others."""
+    return [settings.kappa, *(k for k in settings.extra_kappas if k != settings.kappa)]
+
+
+def teacher_recourse(
+    settings: Settings,
+    data: TabularData,
+    teacher: Backbone,
+    space: ActionSet,
+    solver: Solver,
+    cache: Cache,
+    runtime: Runtime,
+) -> list[Direction]:
+    """Solve both directions on the teacher at every margin, or read them from the cache.
+
+    Raises:
+        UserError: a cached file is corrupt.
+    """
+    with torch.no_grad():
+        predicted = teacher(data.test.x).argmax(1)
+    directions = []
+    for name, target in (("favourable", 1), ("adverse", 0)):
+        rows = _sample((predicted != target).nonzero()[:, 0], settings, name)
+        x = data.test.x[rows]
+        targets = torch.full((len(rows),), target, device=x.device)
+        solutions = {}
+        for kappa in all_kappas(settings.evaluation):
+            key = {
+                **teacher_key(settings, data),
+                "actions": space.fingerprint,
+                "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
+                "direction": name,
+                "max_rows": settings.evaluation.max_rows,
+                "kappa": kappa,
+                "device": runtime.device.type,
+            }
+
+            def solve(
+                kappa: float = kappa, x: Tensor = x, targets: Tensor = targets
+            ) -> dict[str, Tensor]:
+                report = started(runtime, f"recourse on the teacher, {name}", len(x))
+                solution = solver.solve(teacher, space, x, targets, kappa, report)
+                runtime.progress.stop()
+                return vars(solution)
+
+            tensors = cache.get_or_make("teacher_recourse", key, solve)
+            on_device = {part: tensor.to(runtime.device) for part, tensor in tensors.items()}
+            solutions[kappa] = Solution(**on_device)
+        directions.append(Direction(name, rows, x, targets, solutions))
+    return directions
+
+
+def started(runtime: Runtime, what: str, total: int) -> Callable[[int], None]:
+    """Start a progress bar and return what advances it."""
+    runtime.progress.start(what, total)
+    return runtime.progress.advance
+
+
+def _sample(rows: Tensor, settings: Settings, name: str) -> Tensor:
+    most = settings.evaluation.max_rows
+    if most is None or len(rows) <= most:
+        return rows
+    generator = torch.Generator().manual_seed(derive_seed(settings.seed, "evaluation", name))
+    chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values
+    return rows[chosen.to(rows.device)]
+
+

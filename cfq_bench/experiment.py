@@ -1,0 +1,214 @@
+"""One run, from settings to record: the whole story on one page, and the public Python API."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.solver import make_solver
+from cfq_bench.cache import Cache, default_cache_dir
+from cfq_bench.config.settings import Settings
+from cfq_bench.data.dataset import load_data
+from cfq_bench.errors import UserError
+from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
+from cfq_bench.evaluation.teacher_recourse import teacher_recourse
+from cfq_bench.files import ensure_writable
+from cfq_bench.methods.base import Context, NotApplicable, fit_method, make_method
+from cfq_bench.record.provenance import provenance
+from cfq_bench.record.record import Record, run_id
+from cfq_bench.record.store import RecordStore
+from cfq_bench.teacher.fit import obtain_teacher
+from cfq_bench.tracking.wandb import Mode, Tracker
+from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where a run reads and writes, and how it reports. None of it changes a result.
+
+    Attributes:
+        results_dir: records go to ``<results_dir>/runs``.
+        cache_dir: teachers and their actions; default: ``CFQ_BENCH_CACHE`` or the user cache.
+        data_dir: raw data files; default: ``CFQ_BENCH_DATA``.
+        wandb: Weights & Biases mode.
+        force: run again even where a record exists.
+        device: a torch device.
+        threads: torch threads; one is fastest for networks this small.
+        progress: where long work reports.
+    """
+
+    results_dir: Path = Path("results")
+    cache_dir: Path | None = None
+    data_dir: Path | None = None
+    wandb: Mode = "auto"
+    force: bool = False
+    device: str = "cpu"
+    threads: int = 1
+    progress: ProgressBar = field(default_factory=NoProgress)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A record, and what the command line says about it.
+
+    Attributes:
+        record: the record.
+        path: its file.
+        cached: it existed already; nothing was run.
+        note: one line about tracking, if there is something to say.
+    """
+
+    record: Record
+    path: Path
+    cached: bool
+    note: str | None = None
+
+
+def run(settings: Settings, options: Options | None = None) -> Record:
+    """Run one configuration, or read its record where it has been run before.
+
+    Args:
+        settings: from `load_settings`.
+        options: folders and reporting.
+
+    Returns:
+        The record. Its status is ``failed``, with a reason, where the run broke down.
+
+    Raises:
+        UserError: bad input or an unusable folder; nothing is recorded.
+        KeyboardInterrupt: Ctrl-C; nothing is recorded.
+    """
+    return answer(settings, options or Options()).record
+
+
+def answer(settings: Settings, options: Options) -> Answer:
+    """As `run`, with the record's path and whether it was there already."""
+    config = settings.model_dump(mode="json")
+    identity = run_id(config)
+    store = RecordStore(options.results_dir)
+    path = store.path(identity)
+    if not options.force:
+        found = store.read(identity)
+        if found is not None and found.status != "failed":
+            return Answer(found, path, cached=True)
+    ensure_writable(store.runs_dir, "records")
+
+    start = time.perf_counter()
+    with _threads(options.threads), _track(settings, config, identity, options) as tracker:
+        try:
+            metrics, counts, details, rows = _measure(settings, options, tracker)
+            status, reason = "ok", None
+        except NotApplicable as why:
+            metrics, counts, details, rows = {}, {}, {}, None
+            status, reason = "skipped", str(why)
+        except (UserError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # a failed run is a record with its reason
+            metrics, counts, details, rows = {}, {}, {}, None
+            status, reason = "failed", f"{type(error).__name__}: {error}"
+        record = Record(
+            run_id=identity,
+            status=status,
+            reason=reason,
+            config=config,
+            metrics=metrics,
+            counts=counts,
+            details=details,
+            provenance=provenance(options.device, options.threads),
+            seconds=time.perf_counter() - start,
+        )
+        store.write(record, rows)  # the local record is the truth: first, W&B after it
+        tracker.log(_budget_row(record))
+        tracker.finish(record.metrics, exit_code=0 if status != "failed" else 1)
+    return Answer(record, path, cached=False, note=tracker.note)
+
+
+def _measure(
+    settings: Settings, options: Options, tracker: Tracker
+) -> tuple[dict[str, Any], dict[str, int], dict[str, Any], pd.DataFrame]:
+    """Config -> data -> teacher -> actions -> method -> evaluation."""
+    runtime = Runtime(torch.device(options.device), tracker.logger, options.progress)
+    cache = Cache(options.cache_dir or default_cache_dir())
+    data = load_data(settings.data, settings.seed, _data_dir(options)).to(runtime.device)
+    teacher = obtain_teacher(settings, data, cache, runtime)
+    space = ActionSet(data.schema, settings.actions, data.train.x)
+
+    context = Context(settings, data, teacher, space, cache, runtime)
+    method = make_method(context)
+    fit_s = fit_method(method)
+    f_q = method.deployed()
+
+    solver = make_solver(settings.solver)
+    directions = teacher_recourse(settings, data, teacher, space, solver, cache, runtime)
+    start = time.perf_counter()
+    result = evaluate(
+        f_q, teacher, data, space, solver, directions, settings.evaluation, runtime
+    )
+    metrics = {
+        **result.metrics,
+        **deployment_cost(method.deployment()),
+        **solver_gap(settings, teacher, space, directions[0]),
+        "time/fit_s": fit_s,
+        "time/teacher_actions_s": context.seconds.get("teacher_actions_s", 0.0),
+        "time/eval_s": time.perf_counter() - start,
+    }
+    details = {
+        "bits_per_layer": method.deployment()["bits_per_layer"],
+        "activation_bits": method.deployment()["activation_bits"],
+        "action_set": {"preset": settings.actions.name, "sha256": space.fingerprint},
+        "data": {"source": data.source, "sha256": data.fingerprint},
+        "scale_fallbacks": {
+            f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
+        },
+    }
+    return metrics, result.counts, details, result.rows
+
+
+def _data_dir(options: Options) -> Path | None:
+    if options.data_dir is not None:
+        return options.data_dir
+    named = os.environ.get("CFQ_BENCH_DATA")
+    return Path(named) if named else None
+
+
+def _track(
+    settings: Settings, config: dict[str, Any], identity: str, options: Options
+) -> Tracker:
+    """Open the W&B run; runs that differ in the seed alone share a group."""
+    names = [settings.method.name, settings.data.name, settings.backbone.name]
+    bits = f"{settings.budget.avg_bits:g}b"
+    return Tracker.start(
+        options.wandb,
+        run_id=identity,
+        name="-".join([*names[:2], bits, f"s{settings.seed}"]),
+        config=config,
+        group="-".join([*names, bits]),
+        tags=[*names, bits],
+        directory=options.results_dir,
+    )
+
+
+def _budget_row(record: Record) -> dict[str, float]:
+    """Headline metrics against the budget, for curves over runs: ``budget/*``."""
+    keys = ("vd", "vd_adverse", "boundary_error", "crg", "crg_abs")
+    row = {"budget/avg_bits": record.metrics.get("deploy/avg_bits")}
+    row |= {f"budget/{key}": record.metrics.get(f"recourse/{key}") for key in keys}
+    row["budget/acc"] = record.metrics.get("task/acc")
+    return {key: value for key, value in row.items() if value is not None}
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

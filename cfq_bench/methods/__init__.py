@@ -1,0 +1,1 @@
+"""Quantization methods: one LightningModule, one file and one YAML each."""

@@ -1,0 +1,168 @@
+"""What a method is given, and what it must provide."""
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.solver import make_solver
+from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_pool
+from cfq_bench.backbones.base import Backbone
+from cfq_bench.cache import Cache
+from cfq_bench.config.plugin import load_class
+from cfq_bench.config.qat import Target
+from cfq_bench.config.settings import Settings
+from cfq_bench.data.datamodule import TableDataModule
+from cfq_bench.data.dataset import TabularData
+from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.fit import teacher_key
+from cfq_bench.training.trainer import Runtime, fit, freeze
+
+
+class NotApplicable(Exception):
+    """A method cannot do this task; the run is recorded as skipped, with this reason."""
+
+
+@dataclass
+class Context:
+    """What every method of a run shares: settings, data, teacher, action set.
+
+    Attributes:
+        seconds: time spent apart from fitting, by purpose; methods add to it.
+    """
+
+    settings: Settings
+    data: TabularData
+    teacher: Backbone
+    actions: ActionSet
+    cache: Cache
+    runtime: Runtime = field(default_factory=Runtime)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def teacher_logits(self) -> Tensor:
+        """(N, C) the teacher's logits on the train rows."""
+        with torch.no_grad():
+            logits: Tensor = self.teacher(self.data.train.x)
+        return logits
+
+    def recourse_pool(self, policy: Target, size: int, kappas: list[float]) -> RecoursePoints:
+        """Minimal-cost teacher actions on a seeded sample of the train rows, from the cache.
+
+        Args:
+            policy: which class each row aims at.
+            size: most rows.
+            kappas: required margins.
+        """
+        start = time.perf_counter()
+        settings = self.settings
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, "pool"))
+        rows = torch.randperm(len(self.data.train), generator=generator)[:size]
+        x = self.data.train.x[rows.to(self.data.train.x.device)]
+
+        def solve() -> dict[str, Tensor]:
+            solver = make_solver(settings.solver)
+            pool = recourse_pool(self.teacher, self.actions, solver, x, policy, kappas=kappas)
+            return pool.tensors()
+
+        key = {
+            **teacher_key(settings, self.data),
+            "actions": self.actions.fingerprint,
+            "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
+            "policy": policy,
+            "size": size,
+            "kappas": kappas,
+            "device": self.runtime.device.type,
+        }
+        tensors = self.cache.get_or_make("pool", key, solve)
+        self.add_time("teacher_actions_s", time.perf_counter() - start)
+        return RecoursePoints.from_tensors(tensors, self.runtime.device)
+
+    def add_time(self, purpose: str, seconds: float) -> None:
+        """Count seconds spent on a purpose."""
+        self.seconds[purpose] = self.seconds.get(purpose, 0.0) + seconds
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of optimizer steps with one schedule."""
+
+    name: str
+    steps: int
+    """Optimizer steps of this phase."""
+    offset: int
+    """Where the phase starts on its cosine schedule."""
+    horizon: int
+    """Steps after which that schedule reaches 0."""
+
+
+class Method(L.LightningModule):
+    """A quantization method. Subclasses stand in one file each, with their ``Config``.
+
+    Args:
+        config: the method's settings.
+        context: data, teacher and action set of the run.
+    """
+
+    def __init__(self, config: Any, context: Context) -> None:
+        super().__init__()
+        self.config = config
+        self.context = context
+
+    def phases(self) -> list[Phase]:
+        """The fits to run, in order; none for a method that does not train."""
+        settings = self.context.settings
+        per_epoch = max(1, len(self.context.data.train) // settings.data.fit.batch_size)
+        steps = max(1, round(settings.data.fit.epochs * per_epoch * self.config.epoch_factor))
+        return [Phase("tune", steps, 0, steps)]
+
+    def begin(self, phase: Phase) -> None:
+        """Called before each phase."""
+
+    def deployed(self) -> nn.Module:
+        """f_q: the frozen network that ships, (B, d) -> logits (B, C), in evaluation mode."""
+        raise NotImplementedError(f"{type(self).__name__} does not deploy a network")
+
+    def deployment(self) -> dict[str, Any]:
+        """Bits of the deployed network: `bits_per_layer`, `sizes`, `activation_bits` by unit."""
+        raise NotImplementedError(f"{type(self).__name__} does not describe its network")
+
+
+def make_method(context: Context) -> Method:
+    """The method that the settings name, initialized from the run's seed alone."""
+    settings = context.settings
+    kind = load_class(settings.method.module, Method)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "method"))
+        method: Method = kind(settings.method, context)
+    return method
+
+
+def fit_method(method: Method) -> float:
+    """Run every phase of a method; returns the seconds that fitting took."""
+    context = method.context
+    settings = context.settings
+    start = time.perf_counter()
+    for phase in method.phases():
+        method.begin(phase)
+        # All methods see the same batches: the order depends on the seed and the phase alone.
+        order = derive_seed(settings.seed, "method", "order", phase.name)
+        batches = TableDataModule(
+            context.data, settings.data.fit.batch_size, order, steps=phase.steps
+        )
+        fit(
+            method,
+            batches,
+            context.runtime,
+            what=f"{settings.method.name}: {phase.name}",
+            max_epochs=1,
+            total_steps=phase.steps,
+            log_every=settings.training.log_every,
+        )
+    freeze(method)
+    return time.perf_counter() - start

@@ -1,0 +1,190 @@
+"""Quantization-aware training: what LSQ, PACT, KD-QAT and CFQ have in common."""
+
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cfq_bench.config.qat import QATSettings
+from cfq_bench.data.datamodule import Batch
+from cfq_bench.methods.base import Context, Method, Phase
+from cfq_bench.quantization.allocation import discretise, pool_mse
+from cfq_bench.quantization.deployed import DeployedNetwork
+from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.seeds import derive_seed
+from cfq_bench.training.trainer import cosine
+
+CALIBRATION_ROWS = 4096
+POOL_ROWS = 4096
+POOL_KAPPAS = [0.0, 0.5]
+
+
+class QATMethod(Method):
+    """Trains a quantized copy of the teacher; subclasses define `objective`.
+
+    Bits are uniform, fixed, chosen on the recourse pool (`pool_mse`), or learned by a
+    Gumbel-Softmax policy: a search, then a tail that trains at the chosen bits.
+
+    Args:
+        config: the method's settings.
+        context: data, teacher and action set of the run.
+    """
+
+    def __init__(self, config: QATSettings, context: Context) -> None:
+        super().__init__(config, context)
+        settings = context.settings
+        self.budget = settings.budget
+        self.allocator = self._allocator()
+        policy_ramp = settings.policy.initial_logit if self.allocator == "gumbel" else None
+        self.network = QuantizedNetwork(
+            context.teacher,
+            settings.quantization,
+            config.activation_quantizer,
+            context.data.schema.n_single,
+            context.data.train.x[:CALIBRATION_ROWS],
+            policy_ramp,
+        )
+        self.phase = Phase("tune", 1, 0, 1)
+        self.noise = torch.Generator().manual_seed(derive_seed(settings.seed, "gumbel"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, C) of the simulated quantized network."""
+        logits: Tensor = self.network(x)
+        return logits
+
+    def objective(self, batch: Batch) -> Tensor:
+        """The method's loss on one batch, without regularizers of the quantizers."""
+        raise NotImplementedError(f"{type(self).__name__} does not define an objective")
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """One step: sample bits while searching, then the objective and its regularizers."""
+        searching = self.phase.name == "search"
+        if searching:
+            self.network.sample(self._temperature(batch_idx), self.noise)
+        loss = self.objective(batch)
+        l2 = self.context.settings.training.threshold_l2
+        if l2 > 0 and self.config.activation_quantizer == "pact":
+            loss = loss + l2 * self.network.threshold_penalty()
+        if searching:
+            loss = loss + self._bit_cost()
+        self.log_sometimes(batch_idx, {"loss": loss})
+        return loss
+
+    def log_sometimes(self, step: int, values: dict[str, Tensor]) -> None:
+        """Log every N steps: Lightning's `log` at every step costs half a training step."""
+        if step % self.context.settings.training.log_every == 0:
+            for name, value in values.items():
+                self.log(f"{self.phase.name}/{name}", value.detach())
+            if self.phase.name == "search":
+                self.log("search/expected_bits", self.network.expected_bits().detach())
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Keep steps and thresholds above their floor."""
+        self.network.clamp_quantizers()
+
+    def phases(self) -> list[Phase]:
+        """One fit; with a bit policy, a search and a tail that share the same number of steps."""
+        (whole,) = super().phases()
+        if self.allocator != "gumbel":
+            return [whole]
+        policy = self.context.settings.policy
+        search = max(1, round(policy.search * whole.steps))
+        tail = max(1, whole.steps - search)
+        restart = policy.tail == "restart"
+        return [
+            Phase("search", search, 0, whole.steps),
+            Phase("tune", tail, 0 if restart else search, tail if restart else whole.steps),
+        ]
+
+    def begin(self, phase: Phase) -> None:
+        """Fix the bits before the phase that trains at them."""
+        self.phase = phase
+        if phase.name == "search":
+            return
+        bits = self._choose_bits()
+        if self.allocator == "gumbel" and self.context.settings.policy.tail == "restart":
+            x = self.context.data.train.x[:CALIBRATION_ROWS]
+            self.network.reset(self.context.teacher, x)
+        self.network.select_bits(bits)
+
+    def deployed(self) -> DeployedNetwork:
+        """Integer codes, steps and thresholds; the same logits as the simulation, bitwise."""
+        return self.network.deploy()
+
+    def deployment(self) -> dict[str, Any]:
+        """Bits of every unit."""
+        units = self.network.units
+        return {
+            "bits_per_layer": {unit.name: unit.bits for unit in units},
+            "activation_bits": {unit.name: unit.activation_bits for unit in units},
+            "sizes": {unit.name: unit.weight.numel() for unit in units},
+        }
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Adam without weight decay; steps, thresholds and bit logits have rates of their own."""
+        settings = self.context.settings
+        quantizers = self.network.quantizer_parameters()
+        special: list[nn.Parameter] = list(quantizers)
+        groups: list[dict[str, Any]] = [
+            {"params": quantizers, "lr": settings.training.quantizer_lr},
+        ]
+        logits = self.network.policy_logits
+        if logits is not None:
+            special.append(logits)
+            if self.phase.name == "search":
+                groups.append({"params": [logits], "lr": settings.policy.lr})
+        ids = {id(parameter) for parameter in special}
+        weights = [p for p in self.network.parameters() if id(p) not in ids]
+        groups.insert(0, {"params": weights, "lr": settings.training.lr})
+        optimizer = torch.optim.Adam(groups, fused=True)
+        factor = cosine(self.phase.horizon)
+
+        def scheduled(step: int) -> float:
+            return factor(step + self.phase.offset)
+
+        warmup = settings.policy.warmup * self.phase.steps
+
+        def after_warmup(step: int) -> float:
+            return 0.0 if step < warmup else 1.0
+
+        factors = [scheduled, scheduled, after_warmup][: len(groups)]
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _allocator(self) -> str:
+        candidates = self.context.settings.quantization.candidates
+        if self.budget.allocator != "auto":
+            return self.budget.allocator
+        if self.budget.avg_bits in candidates:
+            return "uniform"
+        allocator: str = self.config.mixed_allocator
+        return allocator
+
+    def _choose_bits(self) -> list[int]:
+        network, budget = self.network, self.budget
+        if self.allocator == "gumbel":
+            return discretise(network, budget.avg_bits, self.context.settings.policy.slack)
+        if self.allocator == "pool_mse":
+            pool = self.context.recourse_pool("opposite", POOL_ROWS, POOL_KAPPAS)
+            return pool_mse(network, self.context.teacher, pool.inputs, budget.avg_bits)
+        if budget.bits is not None:
+            return list(budget.bits)
+        return [int(budget.avg_bits)] * len(network.units)
+
+    def _temperature(self, step: int) -> float:
+        policy = self.context.settings.policy
+        progress = step / self.phase.steps
+        return policy.tau_start + (policy.tau_end - policy.tau_start) * progress
+
+    def _bit_cost(self) -> Tensor:
+        """lambda (E[b] / B - 1)^2 on the policy itself, not on the noisy sample."""
+        excess = self.network.expected_bits() / self.budget.avg_bits - 1.0
+        return self.context.settings.policy.bit_cost * excess.square()
+
+
+def distillation(logits: Tensor, teacher_logits: Tensor) -> Tensor:
+    """KL(teacher || student) in nats, mean over rows; logits (B, C)."""
+    student, teacher = F.log_softmax(logits, 1), F.log_softmax(teacher_logits, 1)
+    return F.kl_div(student, teacher, reduction="batchmean", log_target=True)

@@ -1,0 +1,1 @@
+"""Quantizers, the quantized network, its bit policy, and the network that is deployed."""

@@ -1,0 +1,176 @@
+"""LSQ and PACT as functions of tensors, with the gradients of their papers.
+
+Everything broadcasts over leading dimensions. Rounding is to the nearest even integer, and values
+are divided by the step, never multiplied by its inverse: exact ties then round as an inference
+runtime rounds them.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def signed_range(bits: int) -> tuple[int, int]:
+    """Integer codes of a signed b-bit value.
+
+    >>> signed_range(4)
+    (-8, 7)
+    """
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def unsigned_levels(bits: int) -> int:
+    """Greatest code of an unsigned b-bit value, 2^b - 1.
+
+    >>> unsigned_levels(4)
+    15
+    """
+    return int(2**bits - 1)
+
+
+class _LSQ(torch.autograd.Function):
+    """Esser et al. 2020, Equations 1-3. The clip test is on v / s, not on the rounded code:
+    torch's own learnable fake quantization tests after rounding, which gives values in
+    (q+, q+ + 1/2] a wrong step gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, value: Tensor, step: Tensor, low: int, high: int, grad_scale: float
+    ) -> Tensor:
+        ratio = value / step
+        code = ratio.clamp(low, high).round()
+        ctx.save_for_backward(ratio, code, step)
+        ctx.low, ctx.high, ctx.grad_scale = low, high, grad_scale
+        return code * step
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        ratio, code, step = ctx.saved_tensors
+        inside = (ratio > ctx.low) & (ratio < ctx.high)
+        # code is q- below and q+ above, so only the inside needs the rounding residual.
+        step_grad = (grad * torch.where(inside, code - ratio, code)).sum_to_size(step.shape)
+        return grad * inside, step_grad * ctx.grad_scale, None, None, None
+
+
+def lsq(value: Tensor, step: Tensor, low: int, high: int, grad_scale: float = 1.0) -> Tensor:
+    """Learned step size quantization: s * round(clip(v / s, q-, q+)).
+
+    Args:
+        value: (...) float32.
+        step: positive, broadcastable to `value`.
+        low: q-, the least integer code.
+        high: q+, the greatest integer code.
+        grad_scale: g, multiplies the gradient of the step.
+
+    Returns:
+        (...) float32 on the grid {s q-, ..., s q+}. Gradients: to `value` straight through strictly
+        inside the clip, 0 outside; to `step` q-, q+ or round(v/s) - v/s.
+
+    >>> lsq(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
+    tensor([ 0.5000, -1.0000])
+    """
+    out: Tensor = _LSQ.apply(value, step, low, high, grad_scale)
+    return out
+
+
+class _PACT(torch.autograd.Function):
+    """Choi et al. 2018, Equations 1-3; the threshold's gradient holds no rounding residual."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, alpha: Tensor, levels: int) -> Tensor:
+        ctx.save_for_backward(value, alpha)
+        step = alpha / levels
+        return (value.clamp_min(0.0).minimum(alpha) / step).round() * step
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        value, alpha = ctx.saved_tensors
+        above = value >= alpha
+        inside = (value > 0) & ~above
+        return grad * inside, (grad * above).sum_to_size(alpha.shape), None
+
+
+def pact(value: Tensor, alpha: Tensor, levels: int) -> Tensor:
+    """Parameterized clipping: s * round(clip(a, 0, alpha) / s) with s = alpha / levels.
+
+    For activations after a ReLU. A signed value must never pass here.
+
+    Args:
+        value: (...) float32.
+        alpha: positive threshold, broadcastable to `value`.
+        levels: 2^b - 1.
+
+    Returns:
+        (...) float32 in [0, alpha]. Gradients: to `value` straight through inside (0, alpha); to
+        `alpha` 1 where a >= alpha.
+
+    >>> pact(torch.tensor([-1.0, 0.4, 9.0]), torch.tensor(1.0), 3)
+    tensor([0.0000, 0.3333, 1.0000])
+    """
+    out: Tensor = _PACT.apply(value, alpha, levels)
+    return out
+
+
+def select(candidates: Tensor, chosen: Tensor, z: Tensor) -> Tensor:
+    """Straight-through choice among candidates: runs one, learns about all.
+
+    The value is `chosen`; the gradient of z_r is <gradient, candidate r>, that of a soft mixture.
+
+    Args:
+        candidates: (R, ...) values of every candidate, treated as constants.
+        chosen: (...) value of the selected candidate, differentiable.
+        z: (R,) soft selection that sums to 1.
+    """
+    # z - z.detach() is exactly zero; one_hot + z - z.detach() would not be in float32.
+    zero = z - z.detach()
+    return chosen + torch.tensordot(zero, candidates.detach(), dims=1)
+
+
+def gumbel_softmax(logits: Tensor, tau: float, generator: torch.Generator | None = None) -> Tensor:
+    """One relaxed sample per row: softmax((log softmax(logits) + Gumbel noise) / tau).
+
+    Args:
+        logits: (..., R) float32.
+        tau: temperature > 0.
+        generator: of the noise, on the CPU.
+
+    Returns:
+        (..., R), non-negative, summing to 1.
+    """
+    uniform = torch.rand(logits.shape, generator=generator).clamp(1e-9, 1 - 1e-7)
+    noise = -torch.log(-torch.log(uniform)).to(logits.device)
+    return torch.softmax((torch.log_softmax(logits, -1) + noise) / tau, -1)
+
+
+def mse_step(value: Tensor, low: int, high: int, *, per_row: bool = False) -> Tensor:
+    """The step with the least squared rounding error, by search over 60 clipping ratios.
+
+    Args:
+        value: (out, in) or (...) float32.
+        low: least code.
+        high: greatest code.
+        per_row: one step per row of a matrix, shape (out, 1), instead of one scalar.
+
+    Returns:
+        A positive step; an all-zero tensor (a pruned layer) gets `LEAST_STEP`.
+    """
+    rows = value.flatten(1) if per_row else value.reshape(1, -1)
+    # Half a code more than q+ reaches the extreme value by rounding (signed ranges reach -q-).
+    reach = float(high) if low == 0 else max(-low - 0.5, float(high))
+    best_error = rows.new_full((len(rows), 1), torch.inf)
+    best = rows.new_full((len(rows), 1), LEAST_STEP)
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    for ratio in torch.linspace(0.2, 1.1, 60).tolist():
+        step = (largest * ratio / reach).clamp_min(LEAST_STEP)
+        error = ((rows / step).clamp(low, high).round() * step - rows).square().sum(1, keepdim=True)
+        better = error < best_error
+        best_error, best = torch.where(better, error, best_error), torch.where(better, step, best)
+    return best if per_row else best.reshape(())
+
+
+LEAST_STEP = 1e-8
+"""Floor of every step and threshold."""

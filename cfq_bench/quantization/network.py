@@ -1,0 +1,241 @@
+"""A backbone with quantizers in it: what the methods train."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cfq_bench.backbones.base import Backbone
+from cfq_bench.config.settings import QuantizationSettings
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit
+from cfq_bench.quantization.functional import LEAST_STEP, gumbel_softmax
+from cfq_bench.quantization.layers import (
+    ActivationKind,
+    ActivationQuantizer,
+    QuantLinear,
+    SplitLinear,
+)
+
+
+class QuantizedNetwork(nn.Module):
+    """A quantized copy of a teacher. L units (layers, or blocks of the first), R candidates.
+
+    Every (unit, candidate) has its step and threshold from the start, so that the optimizer and
+    `state_dict` always see all of them.
+
+    Args:
+        teacher: the full-precision network to copy.
+        settings: candidates, activation bits, granularity.
+        activation: lsq or pact.
+        n_single: number of leading single-column inputs, for the split of the first layer.
+        calibration: (N, d) train rows for activation scales.
+        policy_ramp: initial bit logits rise from 0 to this; None without a bit policy.
+    """
+
+    def __init__(
+        self,
+        teacher: Backbone,
+        settings: QuantizationSettings,
+        activation: ActivationKind,
+        n_single: int,
+        calibration: Tensor,
+        policy_ramp: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.activation_kind: ActivationKind = activation
+        self.layers = nn.ModuleList(self._build(teacher, n_single))
+        ramp = None
+        if policy_ramp is not None:
+            ramp = torch.linspace(0.0, policy_ramp, len(settings.candidates))
+            ramp = nn.Parameter(ramp.repeat(len(self.units), 1))
+        self.policy_logits: nn.Parameter | None = ramp
+        self.to(calibration.device)
+        self.reset(teacher, calibration)
+
+    def _build(self, teacher: Backbone, n_single: int) -> Iterator[nn.Module]:
+        linears = [module for module in teacher if isinstance(module, nn.Linear)]
+        number = 0
+        for module in teacher:
+            if not isinstance(module, nn.Linear):
+                yield copy.deepcopy(module)
+                continue
+            number += 1
+            first = module is linears[0]
+            if first and self.settings.input_blocks and 0 < n_single < module.in_features:
+                yield self._split(module, n_single)
+            else:
+                activation = None if first else self._activation()
+                yield self._unit(f"layer{number}", module, activation)
+
+    def _split(self, linear: nn.Linear, n_single: int) -> SplitLinear:
+        sizes = [n_single, linear.in_features - n_single]
+        blocks = []
+        for name, weight in zip(("numeric", "onehot"), linear.weight.split(sizes, 1), strict=True):
+            part = nn.Linear(weight.shape[1], weight.shape[0], bias=name == "numeric")
+            part.weight.data.copy_(weight)
+            if name == "numeric":
+                part.bias.data.copy_(linear.bias)
+            blocks.append(self._unit(f"layer1.{name}", part, None))
+        return SplitLinear(blocks, sizes)
+
+    def _unit(
+        self, name: str, linear: nn.Linear, activation: ActivationQuantizer | None
+    ) -> QuantLinear:
+        settings = self.settings
+        return QuantLinear(name, linear, settings.candidates, settings.per_channel, activation)
+
+    def _activation(self) -> ActivationQuantizer:
+        bits = self.settings.activation_bits
+        every = self.settings.candidates if bits == "tied" else [bits]
+        return ActivationQuantizer(self.activation_kind, every)
+
+    @property
+    def units(self) -> list[QuantLinear]:
+        """The quantized layers in forward order."""
+        return [module for module in self.modules() if isinstance(module, QuantLinear)]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Weights of each unit (n_l)."""
+        return [unit.weight.numel() for unit in self.units]
+
+    def bits(self) -> list[int]:
+        """Selected weight bits of each unit."""
+        return [unit.bits for unit in self.units]
+
+    def select_bits(self, bits: Sequence[int]) -> None:
+        """Fix the bits of each unit; the policy no longer acts."""
+        for unit, chosen in zip(self.units, bits, strict=True):
+            unit.selected.fill_(unit.candidates.index(chosen))
+            unit.z = None
+
+    def sample(self, tau: float, generator: torch.Generator) -> None:
+        """Draw one straight-through Gumbel-Softmax selection for every unit."""
+        if self.policy_logits is None:
+            raise RuntimeError("this network has no bit policy")
+        z = gumbel_softmax(self.policy_logits, tau, generator)
+        for unit, row in zip(self.units, z, strict=True):
+            unit.z = row
+            unit.selected.fill_(int(row.argmax()))
+
+    def expected_bits(self) -> Tensor:
+        """E[average bits] under softmax(policy logits), differentiable; a scalar."""
+        if self.policy_logits is None:
+            raise RuntimeError("this network has no bit policy")
+        bits = self.policy_logits.new_tensor(self.settings.candidates)
+        sizes = self.policy_logits.new_tensor(self.sizes)
+        per_unit = torch.softmax(self.policy_logits, 1) @ bits
+        return (sizes * per_unit).sum() / sizes.sum()
+
+    @torch.no_grad()
+    def reset(self, teacher: Backbone, calibration: Tensor) -> None:
+        """(Re)start from the teacher: its weights, fresh steps and thresholds."""
+        values = calibration
+        linears = iter([module for module in teacher if isinstance(module, nn.Linear)])
+        for layer in self.layers:
+            if isinstance(layer, SplitLinear):
+                source = next(linears)
+                for block, weight in zip(
+                    layer.blocks, source.weight.split(layer.sizes, 1), strict=True
+                ):
+                    self._copy(block, weight, source.bias)
+                values = source(values)
+            elif isinstance(layer, QuantLinear):
+                source = next(linears)
+                self._copy(layer, source.weight, source.bias)
+                if layer.activation is not None:
+                    layer.activation.calibrate(values)
+                values = source(values)
+            else:
+                values = layer(values)
+
+    def _copy(self, module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+        unit = _as_unit(module)
+        unit.weight.copy_(weight)
+        if unit.bias is not None and bias is not None:
+            unit.bias.copy_(bias)
+        unit.calibrate_weight()
+
+    def quantizer_parameters(self) -> list[nn.Parameter]:
+        """Log steps and log thresholds: their own learning rate, never weight decay."""
+        ends = ("log_step", "log_scale")
+        return [value for name, value in self.named_parameters() if name.endswith(ends)]
+
+    @torch.no_grad()
+    def clamp_quantizers(self) -> None:
+        """Keep steps and thresholds above their floor after an optimizer step."""
+        floor = torch.tensor(LEAST_STEP).log().item()
+        torch._foreach_clamp_min_([value.data for value in self.quantizer_parameters()], floor)
+
+    def threshold_penalty(self) -> Tensor:
+        """Sum of alpha^2 over the selected PACT thresholds; 0 for LSQ activations."""
+        total = torch.zeros((), device=self.units[0].weight.device)
+        for unit in self.units:
+            quantizer = unit.activation
+            if quantizer is not None and quantizer.kind == "pact":
+                index = int(unit.selected) if len(quantizer.bits) > 1 else 0
+                total = total + (2.0 * quantizer.log_scale[index]).exp()
+        return total
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, classes) of the simulated quantized network."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def float_forward(self, x: Tensor, replaced: Mapping[QuantLinear, Tensor]) -> Tensor:
+        """Logits without any quantizer, with the weights of some units replaced."""
+
+        def linear(unit: nn.Module, inputs: Tensor) -> Tensor:
+            unit = _as_unit(unit)
+            return F.linear(inputs, replaced.get(unit, unit.weight), unit.bias)
+
+        for layer in self.layers:
+            if isinstance(layer, SplitLinear):
+                parts = zip(layer.blocks, x.split(layer.sizes, dim=-1), strict=True)
+                x = torch.stack([linear(block, part) for block, part in parts]).sum(0)
+            else:
+                x = linear(layer, x) if isinstance(layer, QuantLinear) else layer(x)
+        return x
+
+    @torch.no_grad()
+    def deploy(self) -> DeployedNetwork:
+        """The network that ships: integer weight codes, steps, thresholds; same logits bitwise."""
+        layers: list[nn.Module] = []
+        for layer in self.layers:
+            if isinstance(layer, SplitLinear):
+                blocks = [_deploy_unit(block) for block in layer.blocks]
+                layers.append(DeployedSplit(blocks, layer.sizes))
+            elif isinstance(layer, QuantLinear):
+                layers.append(_deploy_unit(layer))
+            else:
+                layers.append(copy.deepcopy(layer))
+        return DeployedNetwork(layers).to(self.units[0].weight.device)
+
+
+def _as_unit(module: nn.Module) -> QuantLinear:
+    if not isinstance(module, QuantLinear):
+        raise TypeError(f"expected a QuantLinear, got {type(module).__name__}")
+    return module
+
+
+def _deploy_unit(module: nn.Module) -> DeployedLinear:
+    unit = _as_unit(module)
+    index = int(unit.selected)
+    quantizer = unit.activation
+    scale = None
+    if quantizer is not None:
+        scale = quantizer.log_scale[index if len(quantizer.bits) > 1 else 0].exp()
+    return DeployedLinear(
+        unit.name,
+        unit.weight,
+        unit.bias,
+        unit.log_step[index].exp(),
+        unit.bits,
+        quantizer.kind if quantizer is not None else None,
+        scale,
+        unit.activation_bits,
+    )
