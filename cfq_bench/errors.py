@@ -18,7 +18,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") ->
         kind: what the name should have been, for example ``"method"``.
         name: the name that was given.
         known: the names that exist.
-        where: the file or option that holds the name, if that helps.
+        where: where the name stands, if that helps, for example ``"in mine.yaml"``.
 
     >>> str(unknown_name("method", "lsc", ["lsq", "pact"]))
     "unknown method 'lsc': did you mean 'lsq'? Known: lsq, pact"
@@ -26,5 +26,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") ->
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     guess = f"did you mean {nearest[0]!r}? " if nearest else ""
-    place = f" in {where}" if where else ""
+    place = f" {where}" if where else ""
     return UserError(f"unknown {kind} {name!r}{place}: {guess}Known: {', '.join(names) or 'none'}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import torch
@@ -20,13 +20,15 @@ from cfq_bench.errors import UserError
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable
-from cfq_bench.methods.base import Context, NotApplicable, fit_method, make_method
+from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.tracking.wandb import Mode, Tracker
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
+
+Status = Literal["ok", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,9 @@ def answer(settings: Settings, options: Options) -> Answer:
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
         try:
             metrics, counts, details, rows = _measure(settings, options, tracker)
-            status, reason = "ok", None
-        except NotApplicable as why:
+            status: Status = "ok"
+            reason: str | None = None
+        except NotApplicableError as why:
             metrics, counts, details, rows = {}, {}, {}, None
             status, reason = "skipped", str(why)
         except (UserError, KeyboardInterrupt):
@@ -148,9 +151,7 @@ def _measure(
     solver = make_solver(settings.solver)
     directions = teacher_recourse(settings, data, teacher, space, solver, cache, runtime)
     start = time.perf_counter()
-    result = evaluate(
-        f_q, teacher, data, space, solver, directions, settings.evaluation, runtime
-    )
+    result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     metrics = {
         **result.metrics,
         **deployment_cost(method.deployment()),
@@ -178,9 +179,7 @@ def _data_dir(options: Options) -> Path | None:
     return Path(named) if named else None
 
 
-def _track(
-    settings: Settings, config: dict[str, Any], identity: str, options: Options
-) -> Tracker:
+def _track(settings: Settings, config: dict[str, Any], identity: str, options: Options) -> Tracker:
     """Open the W&B run; runs that differ in the seed alone share a group."""
     names = [settings.method.name, settings.data.name, settings.backbone.name]
     bits = f"{settings.budget.avg_bits:g}b"

@@ -120,7 +120,7 @@ def in_blocks(model: Model, block: int = BLOCK) -> Model:
         if missing:
             padding = inputs.new_zeros(missing, *inputs.shape[1:])
             inputs = torch.cat([inputs, padding])
-        return torch.cat([model(part) for part in inputs.split(block)])[:count]
+        return torch.cat([model(part) for part in torch.split(inputs, block)])[:count]
 
     return call
 

@@ -45,9 +45,7 @@ class RecoursePoints:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], device: torch.device
-    ) -> "RecoursePoints":
+    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "RecoursePoints":
         """From a cache."""
         return cls(**{name: tensor.to(device) for name, tensor in tensors.items()})
 

@@ -1,5 +1,6 @@
 """Multi-layer perceptrons; without hidden layers, logistic regression."""
 
+import itertools
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,7 +23,7 @@ class MLP(Backbone):
     def __init__(self, config: Any, width: int, classes: int = 2) -> None:
         super().__init__(config, width, classes)
         sizes = [width, *config.hidden]
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in itertools.pairwise(sizes):
             self.append(nn.Linear(before, after))
             self.append(nn.ReLU())
         self.append(nn.Linear(sizes[-1], classes))

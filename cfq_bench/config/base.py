@@ -15,7 +15,9 @@ class Frozen(BaseModel):
     Strict, because pydantic's lax mode turns ``true`` into 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
 
 class Named(Frozen):

@@ -1,6 +1,6 @@
 """One clear line for settings that pydantic refuses."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -8,21 +8,30 @@ from pydantic import BaseModel, ValidationError
 from cfq_bench.errors import UserError, unknown_name
 
 
-def explain(error: ValidationError, model: type[BaseModel], prefix: str, where: str) -> UserError:
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    prefix: str,
+    file: str,
+    overridden: Collection[str],
+) -> UserError:
     """Turn a validation error into one line.
 
     Args:
         error: what pydantic raised.
         model: the model that was being filled.
         prefix: the dotted path of that model in the settings, for example ``method``.
-        where: the file that the values come from.
+        file: the file that the values come from.
+        overridden: dotted paths whose values come from the command line instead.
     """
     first, *others = error.errors()
     loc = [part for part in first["loc"] if not _is_union_tag(part)]
     dotted = ".".join(str(part) for part in [prefix, *loc] if part != "")
+    by_hand = any(dotted == path or dotted.startswith(f"{path}.") for path in overridden)
+    where = "the overrides" if by_hand else file
     more = f" (and {len(others)} more)" if others and first["type"] != "extra_forbidden" else ""
     if first["type"] == "extra_forbidden":
-        return unknown_name("setting", dotted, _known(model, loc[:-1], prefix), where)
+        return unknown_name("setting", dotted, _known(model, loc[:-1], prefix), f"in {where}")
     if first["type"] == "missing":
         return UserError(f"{where}: the setting {dotted} is missing{more}")
     message = first["msg"].removeprefix("Value error, ")

@@ -111,11 +111,11 @@ def load_settings(
     rest = {key: value for key, value in base.items() if key not in GROUPS}
     changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
     _apply(rest, changed)
-    where = _origin(changed, str(base_file))
     try:
         return Settings.model_validate({**rest, **parts})
     except ValidationError as error:
-        raise explain(error, Settings, "", where) from None
+        overridden = {".".join(key) for key in changed}
+        raise explain(error, Settings, "", str(base_file), overridden) from None
 
 
 def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
@@ -162,7 +162,8 @@ def _load_group(
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise explain(error, model, group, _origin(changed, str(path))) from None
+        overridden = {".".join((group, *key)) for key in changed}
+        raise explain(error, model, group, str(path), overridden) from None
 
 
 def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:
@@ -180,7 +181,8 @@ def _refuse_unknown_heads(changes: Mapping[tuple[str, ...], Any], base: Mapping[
     known = {*GROUPS, *base}
     for path in changes:
         if path[0] not in known:
-            raise unknown_name("setting", ".".join(path), known, "the command line")
+            written = "" if len(path) == 1 else f"(in {'.'.join(path)}, an override)"
+            raise unknown_name("setting", path[0], known, written)
 
 
 def _apply(raw: dict[str, Any], changes: Mapping[tuple[str, ...], Any]) -> None:
@@ -195,7 +197,3 @@ def _apply(raw: dict[str, Any], changes: Mapping[tuple[str, ...], Any]) -> None:
                 here[part] = child
             here = child
         here[path[-1]] = value
-
-
-def _origin(changes: Mapping[tuple[str, ...], Any], path: str) -> str:
-    return f"{path} with the overrides" if changes else path

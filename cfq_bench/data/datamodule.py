@@ -27,9 +27,7 @@ class SliceLoader:
         steps: batches in one iteration, over as many passes as that takes; None is one pass.
     """
 
-    def __init__(
-        self, split: Split, batch_size: int, seed: int, steps: int | None = None
-    ) -> None:
+    def __init__(self, split: Split, batch_size: int, seed: int, steps: int | None = None) -> None:
         self.split = split
         self.batch_size = min(batch_size, len(split))
         self.steps = steps if steps is not None else len(split) // self.batch_size
@@ -55,7 +53,7 @@ class SliceLoader:
 
 
 class WholeSplit:
-    """A split as one batch. (Lightning reads a list as several loaders.)"""
+    """A split as one batch; a class of its own, because Lightning reads a list as many loaders."""
 
     def __init__(self, split: Split) -> None:
         self.split = split

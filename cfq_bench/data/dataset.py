@@ -81,13 +81,15 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     train, validation, test = split_rows(table, settings, seed)
     frame = table.frame
     schema = FeatureSchema.fit(frame.iloc[train], settings.features, table.source)
-    splits = [_encode(table, schema, settings, rows) for rows in (train, validation, test)]
+    fit, held_out, evaluated = (
+        _encode(table, schema, settings, rows) for rows in (train, validation, test)
+    )
     digest = hashlib.sha256()
-    for split in splits:
+    for split in (fit, held_out, evaluated):
         digest.update(split.x.numpy().tobytes())
         digest.update(split.y.numpy().tobytes())
     groups = frame.iloc[test][settings.protected].astype(str).reset_index(drop=True)
-    return TabularData(schema, *splits, groups, table.source, digest.hexdigest())
+    return TabularData(schema, fit, held_out, evaluated, groups, table.source, digest.hexdigest())
 
 
 def split_rows(
@@ -120,9 +122,7 @@ def split_rows(
     return train, validation, test
 
 
-def _encode(
-    table: Table, schema: FeatureSchema, settings: DataSettings, rows: np.ndarray
-) -> Split:
+def _encode(table: Table, schema: FeatureSchema, settings: DataSettings, rows: np.ndarray) -> Split:
     part = table.frame.iloc[rows]
     favourable = (part[settings.target.column] == settings.target.favourable).to_numpy()
     return Split(

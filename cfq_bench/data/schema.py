@@ -136,8 +136,7 @@ class FeatureSchema:
             best = block.argmax(dim=1).tolist()
             empty = (block.amax(dim=1) <= 0).tolist()
             columns[feature.name] = [
-                None if none else feature.categories[i]
-                for i, none in zip(best, empty, strict=True)
+                None if none else feature.categories[i] for i, none in zip(best, empty, strict=True)
             ]
         return pd.DataFrame(columns)
 

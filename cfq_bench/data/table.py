@@ -107,9 +107,7 @@ def check_table(table: Table, settings: DataSettings) -> None:
     _check_target(frame[target], settings, source)
 
 
-def _check_numbers(
-    frame: pd.DataFrame, name: str, kind: str, transform: str, source: str
-) -> None:
+def _check_numbers(frame: pd.DataFrame, name: str, kind: str, transform: str, source: str) -> None:
     numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
     wrong = ~np.isfinite(numbers)
     expected = "a number"

@@ -17,7 +17,7 @@ from cfq_bench.actions.outcome import Model, Solution, Status
 from cfq_bench.actions.solver import Solver, in_blocks
 from cfq_bench.config.settings import EvaluationSettings, Settings
 from cfq_bench.data.dataset import TabularData
-from cfq_bench.evaluation import functional as F  # noqa: N812
+from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.rows import row_table
 from cfq_bench.evaluation.teacher_recourse import Direction, all_kappas, started
 from cfq_bench.quantization.cost import average_bits, bit_operations
@@ -199,5 +199,3 @@ def solver_gap(
         "solver/gap_mean": float(gap.mean()),
         "solver/gap_p90": float(np.quantile(gap, 0.9)),
     }
-
-

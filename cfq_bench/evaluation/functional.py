@@ -77,7 +77,8 @@ def direction_similarity(action_f: Tensor, action_q: Tensor, epsilon: float = 1e
     tensor([1.])
     """
     f, q = action_f.double(), action_q.double()
-    return ((f * q).sum(1) / (f.norm(dim=1) * q.norm(dim=1) + epsilon)).float()
+    norms = f.square().sum(1).sqrt() * q.square().sum(1).sqrt()
+    return ((f * q).sum(1) / (norms + epsilon)).float()
 
 
 def action_overlap(changed_f: Tensor, changed_q: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from cfq_bench.evaluation import functional as F  # noqa: N812
+from cfq_bench.evaluation import functional as F
 
 
 class _Mean(Metric):

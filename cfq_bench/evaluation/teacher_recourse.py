@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,32 +60,29 @@ def teacher_recourse(
     """
     with torch.no_grad():
         predicted = teacher(data.test.x).argmax(1)
+    base_key = {
+        **teacher_key(settings, data),
+        "actions": space.fingerprint,
+        "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
+        "max_rows": settings.evaluation.max_rows,
+        "device": runtime.device.type,
+    }
     directions = []
     for name, target in (("favourable", 1), ("adverse", 0)):
         rows = _sample((predicted != target).nonzero()[:, 0], settings, name)
         x = data.test.x[rows]
         targets = torch.full((len(rows),), target, device=x.device)
+
+        def solve(kappa: float, name: str = name, x: Tensor = x, targets: Tensor = targets) -> Any:
+            report = started(runtime, f"recourse on the teacher, {name}", len(x))
+            solution = solver.solve(teacher, space, x, targets, kappa, report)
+            runtime.progress.stop()
+            return vars(solution)
+
         solutions = {}
         for kappa in all_kappas(settings.evaluation):
-            key = {
-                **teacher_key(settings, data),
-                "actions": space.fingerprint,
-                "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
-                "direction": name,
-                "max_rows": settings.evaluation.max_rows,
-                "kappa": kappa,
-                "device": runtime.device.type,
-            }
-
-            def solve(
-                kappa: float = kappa, x: Tensor = x, targets: Tensor = targets
-            ) -> dict[str, Tensor]:
-                report = started(runtime, f"recourse on the teacher, {name}", len(x))
-                solution = solver.solve(teacher, space, x, targets, kappa, report)
-                runtime.progress.stop()
-                return vars(solution)
-
-            tensors = cache.get_or_make("teacher_recourse", key, solve)
+            key = {**base_key, "direction": name, "kappa": kappa}
+            tensors = cache.get_or_make("teacher_recourse", key, partial(solve, kappa))
             on_device = {part: tensor.to(runtime.device) for part, tensor in tensors.items()}
             solutions[kappa] = Solution(**on_device)
         directions.append(Direction(name, rows, x, targets, solutions))
@@ -103,5 +102,3 @@ def _sample(rows: Tensor, settings: Settings, name: str) -> Tensor:
     generator = torch.Generator().manual_seed(derive_seed(settings.seed, "evaluation", name))
     chosen = torch.randperm(len(rows), generator=generator)[:most].sort().values
     return rows[chosen.to(rows.device)]
-
-

@@ -24,7 +24,7 @@ from cfq_bench.teacher.fit import teacher_key
 from cfq_bench.training.trainer import Runtime, fit, freeze
 
 
-class NotApplicable(Exception):
+class NotApplicableError(Exception):
     """A method cannot do this task; the run is recorded as skipped, with this reason."""
 
 

@@ -41,7 +41,7 @@ class Config(QATSettings):
     target: Target
     """Which class the actions aim at."""
     source: Literal["cached", "on_the_fly", "pool"]
-    """Actions: K-step, once before training; K-step in every batch; or minimal-cost, solved once."""
+    """Actions: K steps once before training, K steps in every batch, or minimal-cost ones."""
     steps: Annotated[int, Field(ge=1)]
     """K, projected-gradient steps of cached and on_the_fly (paper: 1 to 3)."""
     step_size: Positive
@@ -68,6 +68,8 @@ class Config(QATSettings):
 
 class CFQ(QATMethod):
     """Trains f_q to keep the target at the teacher's recourse points, under a bit budget."""
+
+    config: Config
 
     def __init__(self, config: Config, context: Context) -> None:
         super().__init__(config, context)
@@ -114,7 +116,7 @@ class CFQ(QATMethod):
         return loss
 
     def _at_recourse(self, logits: Tensor, points: RecoursePoints) -> Tensor:
-        """eta * L_valid + beta * L_hinge, mean over the points that count."""
+        """Eta * L_valid + beta * L_hinge, mean over the points that count."""
         config = self.config
         if config.valid == "hard":
             each = F.cross_entropy(logits, points.target, reduction="none")

@@ -1,5 +1,6 @@
 """Quantization-aware training: what LSQ, PACT, KD-QAT and CFQ have in common."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -149,8 +150,9 @@ class QATMethod(Method):
         def after_warmup(step: int) -> float:
             return 0.0 if step < warmup else 1.0
 
-        factors = [scheduled, scheduled, after_warmup][: len(groups)]
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+        factors: list[Callable[[int], float]] = [scheduled, scheduled, after_warmup]
+        factors = factors[: len(groups)]
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _allocator(self) -> str:
@@ -179,7 +181,7 @@ class QATMethod(Method):
         return policy.tau_start + (policy.tau_end - policy.tau_start) * progress
 
     def _bit_cost(self) -> Tensor:
-        """lambda (E[b] / B - 1)^2 on the policy itself, not on the noisy sample."""
+        """Lambda (E[b] / B - 1)^2 on the policy itself, not on the noisy sample."""
         excess = self.network.expected_bits() / self.budget.avg_bits - 1.0
         return self.context.settings.policy.bit_cost * excess.square()
 

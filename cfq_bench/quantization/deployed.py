@@ -77,7 +77,7 @@ class DeployedSplit(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., d) -> (..., out)."""
-        parts = inputs.split(self.sizes, dim=-1)
+        parts = torch.split(inputs, self.sizes, dim=-1)
         outputs = [block(part) for block, part in zip(self.blocks, parts, strict=True)]
         total: Tensor = outputs[0]
         for other in outputs[1:]:
@@ -106,7 +106,7 @@ class DeployedNetwork(nn.Module):
 
 
 def _round_through(clipped: Tensor, step: Tensor) -> Tensor:
-    """step * round(clipped / step), with the gradient of `clipped`."""
+    """Step * round(clipped / step), with the gradient of `clipped`."""
     rounded = (clipped / step).round() * step
     if not clipped.requires_grad:
         return rounded

@@ -30,9 +30,10 @@ def unsigned_levels(bits: int) -> int:
 
 
 class _LSQ(torch.autograd.Function):
-    """Esser et al. 2020, Equations 1-3. The clip test is on v / s, not on the rounded code:
-    torch's own learnable fake quantization tests after rounding, which gives values in
-    (q+, q+ + 1/2] a wrong step gradient.
+    """Esser et al. 2020, Equations 1-3.
+
+    The clip test is on v / s, not on the rounded code: torch's own learnable fake quantization
+    tests after rounding, which gives values in (q+, q+ + 1/2] a wrong step gradient.
     """
 
     @staticmethod
@@ -127,7 +128,8 @@ def select(candidates: Tensor, chosen: Tensor, z: Tensor) -> Tensor:
     """
     # z - z.detach() is exactly zero; one_hot + z - z.detach() would not be in float32.
     zero = z - z.detach()
-    return chosen + torch.tensordot(zero, candidates.detach(), dims=1)
+    mixed: Tensor = torch.tensordot(zero, candidates.detach(), dims=1)
+    return chosen + mixed
 
 
 def gumbel_softmax(logits: Tensor, tau: float, generator: torch.Generator | None = None) -> Tensor:

@@ -158,7 +158,7 @@ class SplitLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., d) -> (..., out)."""
-        parts = inputs.split(self.sizes, dim=-1)
+        parts = torch.split(inputs, self.sizes, dim=-1)
         first, *others = [block(part) for block, part in zip(self.blocks, parts, strict=True)]
         total: Tensor = first
         for other in others:

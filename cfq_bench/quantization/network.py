@@ -47,11 +47,10 @@ class QuantizedNetwork(nn.Module):
         self.settings = settings
         self.activation_kind: ActivationKind = activation
         self.layers = nn.ModuleList(self._build(teacher, n_single))
-        ramp = None
+        self.policy_logits: nn.Parameter | None = None
         if policy_ramp is not None:
             ramp = torch.linspace(0.0, policy_ramp, len(settings.candidates))
-            ramp = nn.Parameter(ramp.repeat(len(self.units), 1))
-        self.policy_logits: nn.Parameter | None = ramp
+            self.policy_logits = nn.Parameter(ramp.repeat(len(self.units), 1))
         self.to(calibration.device)
         self.reset(teacher, calibration)
 
@@ -73,7 +72,9 @@ class QuantizedNetwork(nn.Module):
     def _split(self, linear: nn.Linear, n_single: int) -> SplitLinear:
         sizes = [n_single, linear.in_features - n_single]
         blocks = []
-        for name, weight in zip(("numeric", "onehot"), linear.weight.split(sizes, 1), strict=True):
+        for name, weight in zip(
+            ("numeric", "onehot"), torch.split(linear.weight, sizes, 1), strict=True
+        ):
             part = nn.Linear(weight.shape[1], weight.shape[0], bias=name == "numeric")
             part.weight.data.copy_(weight)
             if name == "numeric":
@@ -139,7 +140,7 @@ class QuantizedNetwork(nn.Module):
             if isinstance(layer, SplitLinear):
                 source = next(linears)
                 for block, weight in zip(
-                    layer.blocks, source.weight.split(layer.sizes, 1), strict=True
+                    layer.blocks, torch.split(source.weight, layer.sizes, 1), strict=True
                 ):
                     self._copy(block, weight, source.bias)
                 values = source(values)
@@ -195,7 +196,7 @@ class QuantizedNetwork(nn.Module):
 
         for layer in self.layers:
             if isinstance(layer, SplitLinear):
-                parts = zip(layer.blocks, x.split(layer.sizes, dim=-1), strict=True)
+                parts = zip(layer.blocks, torch.split(x, layer.sizes, dim=-1), strict=True)
                 x = torch.stack([linear(block, part) for block, part in parts]).sum(0)
             else:
                 x = linear(layer, x) if isinstance(layer, QuantLinear) else layer(x)

@@ -95,6 +95,7 @@ class KeepBest(Callback):
         self.weights: dict[str, torch.Tensor] = {}
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Keep the weights if they are the best so far; stop when patience ends."""
         value = float(trainer.callback_metrics[self.monitor])
         if value < self.best:
             self.best, self.best_epoch = value, trainer.current_epoch
@@ -104,6 +105,7 @@ class KeepBest(Callback):
             trainer.should_stop = True
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Restore the best weights."""
         pl_module.load_state_dict(self.weights)
 
 
@@ -136,6 +138,7 @@ def fit(
         KeyboardInterrupt: Ctrl-C while fitting.
         FloatingPointError: the loss became NaN or infinite.
     """
+    progress = _Progress(runtime.progress, what, total_steps)
     with _quiet():
         trainer = L.Trainer(
             accelerator=runtime.device.type,
@@ -149,7 +152,7 @@ def fit(
             enable_model_summary=False,
             enable_progress_bar=False,
             use_distributed_sampler=False,
-            callbacks=[*callbacks, _Progress(runtime.progress, what, total_steps), _RaiseInterrupt()],
+            callbacks=[*callbacks, progress, _RaiseInterrupt()],
         )
         module.train()
         trainer.fit(module, datamodule=datamodule)

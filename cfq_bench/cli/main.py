@@ -1,0 +1,162 @@
+"""``cfq-bench``: the entry point, and the errors that end it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cfq_bench import __version__
+from cfq_bench.errors import UserError
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class _Group(click.Group):
+    """Turns `UserError` into one line and exit code 2, and Ctrl-C into exit code 130."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(2)
+        except KeyboardInterrupt:
+            click.echo("interrupted; nothing was recorded", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    r"""Does algorithmic recourse survive quantization? Measure it, and repair it.
+
+    A first run needs no account and no network:
+
+    \b
+        cfq-bench run --method cfq_distilled --data compas
+        cfq-bench run --method lsq --data compas
+        cfq-bench compare
+    """
+
+
+@main.command()
+@click.option("--method", help="What quantizes: a name, or a YAML file.  [default: cfq]")
+@click.option("--data", help="The table: a name, or a YAML file.  [default: compas]")
+@click.option("--backbone", help="The network.  [default: mlp2]")
+@click.option("--teacher", help="How the full-precision model is trained.  [default: standard]")
+@click.option("--solver", help="What searches for evaluation actions.  [default: search]")
+@click.option("--actions", help="The action set.  [default: the data set's]")
+@click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
+@click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
+@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
+@click.option(
+    "--cache-dir", type=FOLDER, help="Teachers and their actions.  [default: the user cache]"
+)
+@click.option(
+    "--wandb",
+    type=click.Choice(["auto", "online", "offline", "disabled"]),
+    default="auto",
+    show_default=True,
+    help="auto: online with a key and a server that answers, else offline.",
+)
+@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--force", is_flag=True, help="Run again where a record exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+def run(
+    method: str | None,
+    data: str | None,
+    backbone: str | None,
+    teacher: str | None,
+    solver: str | None,
+    actions: str | None,
+    conf_dir: Path | None,
+    data_dir: Path | None,
+    results_dir: Path,
+    cache_dir: Path | None,
+    wandb: str,
+    device: str,
+    threads: int,
+    force: bool,
+    quiet: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    r"""Train, quantize and evaluate one configuration; write its record.
+
+    KEY=VALUE changes any setting (they are described in conf/base.yaml and the other YAML files):
+
+    \b
+        cfq-bench run --method lsq budget.avg_bits=4 seed=1
+        cfq-bench run --method cfq method.eta=2 method.target=favourable
+        cfq-bench run --data german quantization.input_blocks=true
+
+    The same configuration a second time is answered from its record.
+    """
+    from cfq_bench.config.loader import load_settings
+
+    settings = load_settings(
+        method,
+        data,
+        backbone=backbone,
+        teacher=teacher,
+        solver=solver,
+        actions=actions,
+        overrides=overrides,
+        conf_dir=conf_dir,
+    )
+    from cfq_bench.cli.run import run_and_print
+
+    code = run_and_print(
+        settings,
+        results_dir=results_dir,
+        cache_dir=cache_dir,
+        data_dir=data_dir,
+        wandb=wandb,
+        device=device,
+        threads=threads,
+        force=force,
+        quiet=quiet,
+    )
+    sys.exit(code)
+
+
+@main.command("list")
+@click.argument(
+    "group",
+    required=False,
+    type=click.Choice(["method", "data", "backbone", "solver", "teacher", "actions"]),
+)
+@click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, listed too.")
+def list_names(group: str | None, conf_dir: Path | None) -> None:
+    """Show the methods, data sets, backbones and solvers, with one line each."""
+    from cfq_bench.cli.listing import listing
+
+    click.echo(listing(group, conf_dir))
+
+
+@main.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
+def show(run_id: str, results_dir: Path) -> None:
+    """Show one record. RUN is its id, or the first digits of it."""
+    from cfq_bench.record.store import RecordStore
+    from cfq_bench.report.page import record_page
+
+    click.echo(record_page(RecordStore(results_dir).find(run_id)), nl=False)
+
+
+@main.command()
+@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
+@click.option("--data", multiple=True, help="Only these data sets (repeat the option).")
+@click.option("--method", multiple=True, help="Only these methods (repeat the option).")
+@click.option("--markdown", is_flag=True, help="Print Markdown tables.")
+def compare(
+    results_dir: Path, data: tuple[str, ...], method: tuple[str, ...], markdown: bool
+) -> None:
+    """Compare records: mean and spread over seeds, one table per data set and setting."""
+    from cfq_bench.record.store import RecordStore
+    from cfq_bench.report.compare import comparison
+
+    records = RecordStore(results_dir).all()
+    click.echo(comparison(records, data=data, method=method, markdown=markdown), nl=False)

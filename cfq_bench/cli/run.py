@@ -1,0 +1,104 @@
+"""``cfq-bench run``: progress bars, the result, the exit code."""
+
+from pathlib import Path
+from typing import cast
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from cfq_bench.config.settings import Settings
+from cfq_bench.experiment import Options, answer
+from cfq_bench.report.page import result_table
+from cfq_bench.tracking.mode import Mode
+from cfq_bench.training.trainer import NoProgress, ProgressBar
+
+
+def run_and_print(
+    settings: Settings,
+    *,
+    results_dir: Path,
+    cache_dir: Path | None,
+    data_dir: Path | None,
+    wandb: str,
+    device: str,
+    threads: int,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Run, print the result; returns the exit code: 0, or 1 for a failed run."""
+    console = Console(stderr=True)
+    with RichBar(console) if not quiet and console.is_terminal else _Silent() as bar:
+        options = Options(
+            results_dir=results_dir,
+            cache_dir=cache_dir,
+            data_dir=data_dir,
+            wandb=cast(Mode, wandb),
+            force=force,
+            device=device,
+            threads=threads,
+            progress=bar,
+        )
+        found = answer(settings, options)
+    click.echo(result_table(found.record, found.path), nl=False)
+    if not quiet:
+        if found.cached:
+            click.echo("answered from the record; --force runs it again", err=True)
+        if found.note is not None:
+            click.echo(found.note, err=True)
+    return 1 if found.record.status == "failed" else 0
+
+
+class _Silent(NoProgress):
+    """No bar, as a context."""
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class RichBar:
+    """One bar per piece of work, on standard error, gone when the work is done."""
+
+    def __init__(self, console: Console) -> None:
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> ProgressBar:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bars.stop()
+
+    def start(self, what: str, total: int) -> None:
+        """Begin a piece of work."""
+        self.stop()
+        self.task = self.bars.add_task(what, total=total)
+
+    def advance(self, steps: int) -> None:
+        """Move the current bar."""
+        if self.task is not None:
+            self.bars.advance(self.task, steps)
+
+    def stop(self) -> None:
+        """Remove the current bar."""
+        if self.task is not None:
+            self.bars.remove_task(self.task)
+            self.task = None

@@ -1,0 +1,1 @@
+"""From records to text: one record's page, and tables that compare records."""
