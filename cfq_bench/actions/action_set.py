@@ -11,7 +11,7 @@ import json
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.bounds import column_bounds, whole_down, whole_up
+from cfq_bench.actions.bounds import column_bounds, domain, whole_down, whole_up
 from cfq_bench.config.settings import ActionSettings
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
@@ -46,6 +46,7 @@ class ActionSet:
         self.feature_of_column = schema.feature_of_column.to(device)
         self.frozen_columns = self.immutable[self.feature_of_column]
         self.low, self.high = column_bounds(schema, settings, train_x)
+        self.least, self.most = (end.to(device) for end in domain(schema))
         self.grid = schema.grid.to(device) & settings.grid
         self.weight = torch.ones(schema.width, device=device)
         self.weight[self.n_single :] = 0.5  # a swap touches two columns and costs 1
@@ -97,7 +98,8 @@ class ActionSet:
         high = torch.maximum(self.high, own)
         gamma = self.settings.gamma
         if gamma != 1.0:
-            low, high = own - gamma * (own - low), own + gamma * (high - own)
+            low = torch.minimum(torch.maximum(own - gamma * (own - low), self.least), own)
+            high = torch.maximum(torch.minimum(own + gamma * (high - own), self.most), own)
             low, high = self._inward(own, low, high)
         single = slice(0, self.n_single)
         low = torch.where(self.increase[single] | self.immutable[single], own, low)
@@ -198,7 +200,7 @@ class ActionSet:
         low, high = self.row_bounds(origin)
         single = point[:, : self.n_single]
         # Compared in encoded units: a float32 column keeps large raw values to within less than 1/2
-        # but not to within a fixed fraction of 1 (the schema checks that at its fit).
+        # but not to within a fixed fraction of 1 (the schema checks that when it encodes).
         whole = self.schema.standardize(self.schema.destandardize(single).round())
         off_grid = ((whole - single).abs() > 1e-5) & (single != origin[:, : self.n_single])
         changed = self.changed(origin, point)

@@ -18,6 +18,8 @@ def column_bounds(
     Raises:
         UserError: a lower bound above the upper one; names the feature.
     """
+    if schema.n_single == 0:  # quantile refuses a table without single columns
+        return train_x.new_zeros(0), train_x.new_zeros(0)
     raw = schema.destandardize(train_x[:, : schema.n_single].cpu())
     least = raw.quantile(settings.bounds.low, dim=0)
     most = raw.quantile(settings.bounds.high, dim=0)
@@ -31,6 +33,21 @@ def column_bounds(
     return schema.standardize(least).to(train_x.device), schema.standardize(most).to(train_x.device)
 
 
+def domain(schema: FeatureSchema) -> tuple[Tensor, Tensor]:
+    """Encoded ends (N_s,) float32 of what raw values can be, on the CPU.
+
+    An ordinal's ranks, and 0 upwards for log1p columns; no bound widens beyond them.
+    """
+    least = torch.full((schema.n_single,), -torch.inf, dtype=torch.float64)
+    most = torch.full((schema.n_single,), torch.inf, dtype=torch.float64)
+    for j, feature in enumerate(schema.features[: schema.n_single]):
+        if feature.kind == "ordinal":
+            least[j], most[j] = 0.0, len(feature.categories) - 1.0
+        elif feature.log1p:
+            least[j] = 0.0
+    return schema.standardize(least), schema.standardize(most)
+
+
 def whole_up(raw: Tensor) -> Tensor:
     """Least whole numbers that are not below raw values (float64), up to float32 decoding error."""
     return (raw - _decoding_error(raw)).ceil()
@@ -42,7 +59,8 @@ def whole_down(raw: Tensor) -> Tensor:
 
 
 def _decoding_error(raw: Tensor) -> Tensor:
-    return 1e-3 + 2e-6 * raw.abs()
+    """Below one half: the schema checks at encoding that whole numbers come back."""
+    return (1e-3 + 2e-6 * raw.abs()).clamp_max(0.49)
 
 
 def _inward(

@@ -80,7 +80,7 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     table = load_table(settings, data_dir)
     train, validation, test = split_rows(table, settings, seed)
     frame = table.frame
-    schema = FeatureSchema.fit(frame.iloc[train], settings.features, table.source)
+    schema = FeatureSchema.fit(frame.iloc[train], settings.features)
     fit, held_out, evaluated = (
         _encode(table, schema, settings, rows) for rows in (train, validation, test)
     )

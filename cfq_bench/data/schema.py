@@ -74,14 +74,8 @@ class FeatureSchema:
         self.grid = torch.tensor([f.on_grid for f in singles], dtype=torch.bool)
 
     @classmethod
-    def fit(
-        cls, frame: pd.DataFrame, settings: dict[str, FeatureSettings], source: str = "the data"
-    ) -> "FeatureSchema":
-        """Fit on the train rows.
-
-        Raises:
-            UserError: an integer column too fine for float32 to keep apart.
-        """
+    def fit(cls, frame: pd.DataFrame, settings: dict[str, FeatureSettings]) -> "FeatureSchema":
+        """Fit on the train rows."""
         features: list[Feature] = []
         column = 0
         singles = [name for name, s in settings.items() if s.kind != "categorical"]
@@ -94,9 +88,7 @@ class FeatureSchema:
                 stop = column + len(categories)
                 features.append(Feature(name, s.kind, s.unit, column, stop, categories))
                 column = stop
-        schema = cls(features)
-        schema._check_exact(frame, source)
-        return schema
+        return cls(features)
 
     def encode(self, frame: pd.DataFrame, source: str = "the data") -> Tensor:
         """Encode raw rows.
@@ -105,19 +97,22 @@ class FeatureSchema:
             (B, d) float32.
 
         Raises:
-            UserError: a category that the schema does not have; names column and row.
+            UserError: a category that the schema does not have, or a number that a standardized
+                float32 cannot keep; names column and row.
         """
         raw = torch.from_numpy(self._raw_singles(frame))
+        single = self.standardize(raw)
+        self._check_kept(frame, raw, single, source)
         one_hot = np.zeros((len(frame), self.width - self.n_single), dtype=np.float32)
         for feature in self.features[self.n_single :]:
             codes = _codes(frame[feature.name], feature, source)
             one_hot[np.arange(len(frame)), feature.start - self.n_single + codes] = 1.0
-        return torch.cat([self.standardize(raw), torch.from_numpy(one_hot)], dim=1)
+        return torch.cat([single, torch.from_numpy(one_hot)], dim=1)
 
     def decode(self, x: Tensor) -> pd.DataFrame:
         """Decode encoded rows (B, d) to raw values: whole numbers, category names, floats.
 
-        An all-zero one-hot group decodes to None.
+        An all-zero one-hot group decodes to a missing value.
         """
         x = x.detach().cpu()
         raw = self.destandardize(x[:, : self.n_single])
@@ -158,14 +153,14 @@ class FeatureSchema:
             raw[:, j] = _raw(frame[feature.name], feature.kind, feature.categories)
         return raw
 
-    def _check_exact(self, frame: pd.DataFrame, source: str) -> None:
-        raw = torch.from_numpy(self._raw_singles(frame))
-        lost = (self.destandardize(self.standardize(raw)).round() != raw) & self.grid
+    def _check_kept(self, frame: pd.DataFrame, raw: Tensor, single: Tensor, source: str) -> None:
+        lost = (self.destandardize(single).round() != raw) & self.grid
+        lost |= ~single.isfinite()
         if bool(lost.any()):
             row, column = (int(i) for i in lost.nonzero()[0])
             raise UserError(
                 f"{source}: column {self.features[column].name!r}, row {frame.index[row]}: the "
-                f"value {raw[row, column]:.0f} is too large to be kept exactly as a standardized "
+                f"value {raw[row, column]:.16g} is too large to be kept exactly as a standardized "
                 "float32: use larger units or kind: numeric"
             )
 

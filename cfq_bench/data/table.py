@@ -1,5 +1,8 @@
 """A raw table and where it comes from."""
 
+import lzma
+import zipfile
+import zlib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,6 +26,10 @@ class Table:
     """The file that the rows were read from, for error messages and provenance."""
     test_rows: np.ndarray | None = None
     """(N,) bool, where the source has a canonical test split."""
+
+
+# pandas' parser errors are ValueErrors; damaged archives raise what each format's module defines.
+_UNREADABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 
 class Loader(Protocol):
@@ -51,10 +58,10 @@ def read_csv(path: Path) -> pd.DataFrame:
         UserError: missing, unreadable, empty or not a CSV.
     """
     try:
-        frame = pd.read_csv(path, float_precision="round_trip")
+        frame = pd.read_csv(path)
     except FileNotFoundError:
         raise UserError(f"data file {path} does not exist") from None
-    except (OSError, EOFError, ValueError) as error:  # pandas' parser errors are ValueErrors
+    except _UNREADABLE as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"data file {path} cannot be read as CSV: {first}") from None
     if frame.empty:

@@ -84,7 +84,7 @@ class FavourableDrift(_Mean):
 
 
 class CostGap(_Mean):
-    """CRG: mean relative growth of the minimal cost, or of its absolute value.
+    """CRG: mean relative growth of the minimal cost. Neither direction is better by itself.
 
     >>> metric = CostGap()
     >>> metric.update(torch.tensor([2.0, 1.0]), torch.tensor([3.0, 1.0]))
@@ -92,16 +92,31 @@ class CostGap(_Mean):
     tensor(0.2500)
     """
 
-    higher_is_better = False
+    higher_is_better = None
 
-    def __init__(self, absolute: bool = False, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.absolute, self.epsilon = absolute, epsilon
+        self.epsilon = epsilon
 
     def update(self, cost_f: Tensor, cost_q: Tensor) -> None:
         """Add rows: minimal costs (B,) on the teacher and on the quantized model."""
-        gap = F.cost_gap(cost_f, cost_q, self.epsilon)
-        self._add(gap.abs() if self.absolute else gap)
+        self._add(F.cost_gap(cost_f, cost_q, self.epsilon))
+
+
+class AbsoluteCostGap(CostGap):
+    """|CRG|: mean absolute relative change of the minimal cost.
+
+    >>> metric = AbsoluteCostGap()
+    >>> metric.update(torch.tensor([2.0, 1.0]), torch.tensor([3.0, 0.5]))
+    >>> metric.compute()
+    tensor(0.5000)
+    """
+
+    higher_is_better = False
+
+    def update(self, cost_f: Tensor, cost_q: Tensor) -> None:
+        """Add rows: minimal costs (B,) on the teacher and on the quantized model."""
+        self._add(F.cost_gap(cost_f, cost_q, self.epsilon).abs())
 
 
 class DirectionSimilarity(_Mean):

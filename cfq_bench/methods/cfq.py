@@ -98,10 +98,11 @@ class CFQ(QATMethod):
         config = self.config
         points = self._points_of(x, rows) if self._uses_points() else None
         if points is None or not len(points.target):
-            return self._at_factuals(self(x), y, rows)
-        logits = self(torch.cat([x, points.inputs]))
-        loss = self._at_factuals(logits[: len(x)], y, rows)
-        loss = loss + self._at_recourse(logits[len(x) :], points)
+            loss = self._at_factuals(self(x), y, rows)
+        else:
+            logits = self(torch.cat([x, points.inputs]))
+            loss = self._at_factuals(logits[: len(x)], y, rows)
+            loss = loss + self._at_recourse(logits[len(x) :], points)
         if config.match_direction > 0 or config.match_cost > 0:
             loss = loss + self._match(x[: self._share(len(x))])
         return loss
@@ -159,14 +160,21 @@ class CFQ(QATMethod):
             start = time.perf_counter()
             points = self._teacher_actions(x[:count])
             self.context.add_time("teacher_actions_s", time.perf_counter() - start)
-            return points
+            return points.take(self._taking_part(rows[:count]))
         if self.points is None:
             raise RuntimeError("begin() computes the teacher's actions before training")
         if self.config.source == "cached":
-            return self.points.take(rows[:count])
+            rows = rows[:count]
+            return self.points.take(rows[self._taking_part(rows)])
         size = len(self.points.target)
         drawn = torch.randint(size, (count,), generator=self.draws) if size else torch.zeros(0)
         return self.points.take(drawn.long().to(x.device))
+
+    def _taking_part(self, rows: Tensor) -> Tensor:
+        """(B,) bool, the train rows for which the target policy wants an action at all."""
+        predicted = self.context.teacher_logits[rows].argmax(1)
+        _, takes_part = choose_targets(predicted, self.config.target)
+        return takes_part
 
     def _teacher_actions(self, x: Tensor) -> RecoursePoints:
         config = self.config
@@ -177,5 +185,5 @@ class CFQ(QATMethod):
             config.target,
             steps=config.steps,
             step_size=config.step_size,
-            keep="first" if config.early_stop else "cheapest" if config.valid_only else "last",
+            keep="first" if config.early_stop else "last",
         )

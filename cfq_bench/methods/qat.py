@@ -10,8 +10,10 @@ from torch.nn import functional as F
 
 from cfq_bench.config.qat import QATSettings
 from cfq_bench.data.datamodule import Batch
+from cfq_bench.errors import UserError
 from cfq_bench.methods.base import Context, Method, Phase
 from cfq_bench.quantization.allocation import discretise, pool_mse
+from cfq_bench.quantization.cost import average_bits
 from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.seeds import derive_seed
@@ -47,6 +49,7 @@ class QATMethod(Method):
             context.data.train.x[:CALIBRATION_ROWS],
             policy_ramp,
         )
+        self._check_fixed_bits()
         self.phase = Phase("tune", 1, 0, 1)
         self.noise = torch.Generator().manual_seed(derive_seed(settings.seed, "gumbel"))
 
@@ -163,6 +166,23 @@ class QATMethod(Method):
             return "uniform"
         allocator: str = self.config.mixed_allocator
         return allocator
+
+    def _check_fixed_bits(self) -> None:
+        bits, units = self.budget.bits, self.network.units
+        if bits is None:
+            return
+        candidates = self.context.settings.quantization.candidates
+        names = ", ".join(unit.name for unit in units)
+        if len(bits) != len(units):
+            raise UserError(f"budget.bits has {len(bits)} values for {len(units)} units: {names}")
+        if not set(bits) <= set(candidates):
+            raise UserError(f"budget.bits {bits} must come from quantization.candidates {candidates}")
+        spent = average_bits(self.network.sizes, bits)
+        if spent > self.budget.avg_bits + 1e-9:
+            raise UserError(
+                f"budget.bits {bits} spend {spent:.4g} average bits, budget.avg_bits allows "
+                f"{self.budget.avg_bits:g}: raise it or lower the bits"
+            )
 
     def _choose_bits(self) -> list[int]:
         network, budget = self.network, self.budget

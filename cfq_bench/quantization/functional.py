@@ -176,3 +176,6 @@ def mse_step(value: Tensor, low: int, high: int, *, per_row: bool = False) -> Te
 
 LEAST_STEP = 1e-8
 """Floor of every step and threshold."""
+
+GREATEST_STEP = 1e6
+"""Ceiling of every step and threshold: far above any weight, far below overflow."""

@@ -1,6 +1,7 @@
 """A backbone with quantizers in it: what the methods train."""
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -9,8 +10,9 @@ from torch.nn import functional as F
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
+from cfq_bench.errors import UserError
 from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit
-from cfq_bench.quantization.functional import LEAST_STEP, gumbel_softmax
+from cfq_bench.quantization.functional import GREATEST_STEP, LEAST_STEP, gumbel_softmax
 from cfq_bench.quantization.layers import (
     ActivationKind,
     ActivationQuantizer,
@@ -57,11 +59,16 @@ class QuantizedNetwork(nn.Module):
     def _build(self, teacher: Backbone, n_single: int) -> Iterator[nn.Module]:
         linears = [module for module in teacher if isinstance(module, nn.Linear)]
         number = 0
-        for module in teacher:
+        for feeder, module in zip([None, *teacher], teacher, strict=False):
             if not isinstance(module, nn.Linear):
                 yield copy.deepcopy(module)
                 continue
             number += 1
+            if number > 1 and not isinstance(feeder, nn.ReLU):
+                raise UserError(
+                    f"layer{number} is fed by {type(feeder).__name__}: only the output of a ReLU "
+                    "can be quantized without a sign, so put nn.ReLU right before each nn.Linear"
+                )
             first = module is linears[0]
             if first and self.settings.input_blocks and 0 < n_single < module.in_features:
                 yield self._split(module, n_single)
@@ -167,9 +174,10 @@ class QuantizedNetwork(nn.Module):
 
     @torch.no_grad()
     def clamp_quantizers(self) -> None:
-        """Keep steps and thresholds above their floor after an optimizer step."""
-        floor = torch.tensor(LEAST_STEP).log().item()
-        torch._foreach_clamp_min_([value.data for value in self.quantizer_parameters()], floor)
+        """Keep steps and thresholds between floor and ceiling after an optimizer step."""
+        values = [value.data for value in self.quantizer_parameters()]
+        torch._foreach_clamp_min_(values, math.log(LEAST_STEP))
+        torch._foreach_clamp_max_(values, math.log(GREATEST_STEP))
 
     def threshold_penalty(self) -> Tensor:
         """Sum of alpha^2 over the selected PACT thresholds; 0 for LSQ activations."""

@@ -1,0 +1,68 @@
+"""What tests share: a cache that outlives a test, and runs that take a fraction of a second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cfq_bench.config.loader import load_settings
+
+if TYPE_CHECKING:
+    from cfq_bench.methods.base import Context
+
+
+def pytest_configure() -> None:
+    """One thread, before torch starts: on networks this small, threads only wait for each other."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def at_home_nowhere(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache, nor talks to W&B unless it says so itself."""
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(cache_dir))
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Teachers and their actions, computed once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def short_overrides() -> list[str]:
+    """A run on the embedded German Credit data, with a teacher that accepts some and rejects some.
+
+    A teacher of two epochs at its usual rate accepts everyone: every recourse metric is undefined.
+    """
+    return [
+        "data.fit.epochs=2",
+        "data.fit.teacher_epochs=8",
+        "teacher.lr=5.0e-3",
+        "evaluation.max_rows=20",
+    ]
+
+
+@pytest.fixture
+def make_context(cache_dir: Path, short_overrides: list[str]) -> Callable[..., Context]:
+    """Build the context of a short run, as `cfq_bench.experiment` does: (method, *overrides)."""
+    from cfq_bench.actions.action_set import ActionSet
+    from cfq_bench.cache import Cache
+    from cfq_bench.data.dataset import load_data
+    from cfq_bench.methods.base import Context
+    from cfq_bench.teacher.fit import obtain_teacher
+    from cfq_bench.training.trainer import Runtime
+
+    def make(method: str, *overrides: str) -> Context:
+        settings = load_settings(method, "german", overrides=[*short_overrides, *overrides])
+        runtime, cache = Runtime(), Cache(cache_dir)
+        data = load_data(settings.data, settings.seed, None)
+        teacher = obtain_teacher(settings, data, cache, runtime)
+        space = ActionSet(data.schema, settings.actions, data.train.x)
+        return Context(settings, data, teacher, space, cache, runtime)
+
+    return make
