@@ -19,7 +19,7 @@ from cfq_bench.data.dataset import load_data
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
-from cfq_bench.files import ensure_writable
+from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
@@ -28,6 +28,8 @@ from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.tracking.wandb import Mode, Tracker
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
 
+ABANDONED_S = 24 * 3600.0
+"""Age from which a temporary file in the results folder is a killed run's."""
 Status = Literal["ok", "skipped", "failed"]
 
 
@@ -101,11 +103,13 @@ def answer(settings: Settings, options: Options) -> Answer:
         if found is not None and found.status != "failed":
             return Answer(found, path, cached=True)
     ensure_writable(store.runs_dir, "records")
+    sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
 
+    device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
         try:
-            metrics, counts, details, rows = _measure(settings, options, tracker)
+            metrics, counts, details, rows = _measure(settings, options, device, tracker)
             status: Status = "ok"
             reason: str | None = None
         except NotApplicableError as why:
@@ -134,10 +138,10 @@ def answer(settings: Settings, options: Options) -> Answer:
 
 
 def _measure(
-    settings: Settings, options: Options, tracker: Tracker
+    settings: Settings, options: Options, device: torch.device, tracker: Tracker
 ) -> tuple[dict[str, Any], dict[str, int], dict[str, Any], pd.DataFrame]:
     """Config -> data -> teacher -> actions -> method -> evaluation."""
-    runtime = Runtime(torch.device(options.device), tracker.logger, options.progress)
+    runtime = Runtime(device, tracker.logger, options.progress)
     cache = Cache(options.cache_dir or default_cache_dir())
     data = load_data(settings.data, settings.seed, _data_dir(options)).to(runtime.device)
     teacher = obtain_teacher(settings, data, cache, runtime)
@@ -170,6 +174,16 @@ def _measure(
         },
     }
     return metrics, result.counts, details, result.rows
+
+
+def _usable(name: str) -> torch.device:
+    """The device, after one allocation on it."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch says both
+        raise UserError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return device
 
 
 def _data_dir(options: Options) -> Path | None:

@@ -182,7 +182,7 @@ def test_one_activation_above_alpha_moves_it() -> None:
 
 @pytest.mark.parametrize("threshold_l2", [0.0, 10.0])
 def test_a_small_alpha_grows_where_needed_and_never_turns_negative(threshold_l2: float) -> None:
-    network = network_of(teacher_of(9, 16, 8, 2), "pact")
+    network = network_of(teacher_of(9, 16, 2), "pact")
     quantizers = [unit.activation for unit in network.units if unit.activation is not None]
     with torch.no_grad():
         for quantizer in quantizers:
@@ -207,7 +207,9 @@ def test_the_penalty_is_on_the_selected_thresholds_alone() -> None:
     network = network_of(teacher_of(9, 16, 8, 2), "pact", activation_bits="tied")
     network.select_bits([2, 4, 8])
     chosen = [unit.activation for unit in network.units[1:]]
-    alphas = [float(q.log_scale.detach().exp()[i]) for q, i in zip(chosen, (2, 3), strict=True) if q]
+    alphas = [
+        float(q.log_scale.detach().exp()[i]) for q, i in zip(chosen, (2, 3), strict=True) if q
+    ]
     assert network.threshold_penalty().item() == pytest.approx(sum(a * a for a in alphas))
     assert network_of(teacher_of(9, 16, 2), "lsq").threshold_penalty().item() == 0.0
 

@@ -176,7 +176,9 @@ class QATMethod(Method):
         if len(bits) != len(units):
             raise UserError(f"budget.bits has {len(bits)} values for {len(units)} units: {names}")
         if not set(bits) <= set(candidates):
-            raise UserError(f"budget.bits {bits} must come from quantization.candidates {candidates}")
+            raise UserError(
+                f"budget.bits {bits} must come from quantization.candidates {candidates}"
+            )
         spent = average_bits(self.network.sizes, bits)
         if spent > self.budget.avg_bits + 1e-9:
             raise UserError(
