@@ -469,7 +469,7 @@ def test_feasible_allocations_are_those_within_the_budget_that_use_it_up(
 
 
 def test_a_budget_below_the_fewest_bits_is_refused() -> None:
-    with pytest.raises(ValueError, match="no allocation of .* has 2 average bits or fewer"):
+    with pytest.raises(ValueError, match=r"no allocation of .* has 2 average bits or fewer"):
         list(feasible_allocations([10, 10], [3, 4], 2.0, 0.1))
 
 

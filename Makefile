@@ -1,0 +1,32 @@
+# Two commands do everything: `make run` and `make test`. Both set up .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check benchmarks table clean
+
+run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
+	$(BIN)/cfq-bench run --method cfq --data compas
+
+test: $(VENV)/installed  ## the test suite, on two processes
+	$(BIN)/python -m pytest -q -n 2
+
+check: $(VENV)/installed  ## what CI checks beside the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+benchmarks: $(VENV)/installed  ## speed, as ratios measured in one run
+	$(BIN)/python -m benchmarks
+
+table: $(VENV)/installed  ## the README's table, from nothing
+	$(BIN)/python scripts/headline.py
+	$(BIN)/python scripts/readme_table.py
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""How fast the package is, measured against limits: ``python -m benchmarks``."""
