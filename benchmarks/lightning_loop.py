@@ -16,12 +16,12 @@ def measure(repeats: int) -> Iterator[Measurement]:
         sides = {"lightning": lambda: _fit(task), "bare": wall(lambda: train_fp32(task, STEPS))}
         seconds = interleave(sides, repeats)
     yield compare(
-        "Lightning loop / bare loop",
+        "Lightning loop / bare loop, generated rows",
         seconds,
         "lightning",
         "bare",
         limit=1.7,
-        note=f"ft32, {STEPS} steps, generated rows of Adult's size, MLP 104-64-32-2, batch {BATCH}",
+        note=f"ft32, {STEPS} steps, rows of Adult's size, MLP 104-64-32-2, batch {BATCH}",
     )
 
 

@@ -1,7 +1,10 @@
 """Training loops in bare PyTorch, without Lightning: what the benchmarks compare with."""
 
 import copy
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +15,22 @@ from cfq_bench.methods.base import Method
 from cfq_bench.training.trainer import cosine
 
 BATCH = 256
+NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Torch as it is in a process that never imported Lightning.
+
+    Lightning sets this variable; Adam then looks for a GPU driver in every step, which costs a bare
+    loop a quarter of its time on a machine without one.
+    """
+    before = os.environ.pop(NVML_CHECK, None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[NVML_CHECK] = before
 
 
 def batches(x: Tensor, y: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -27,6 +46,7 @@ def batches(x: Tensor, y: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor, 
             yield permuted[rows], labels[rows], order[rows]
 
 
+@plain_torch()
 def train_fp32(task: Task, steps: int) -> None:
     """The loop that one would write by hand: cross-entropy, fused Adam, cosine schedule."""
     network = copy.deepcopy(task.teacher).train()
@@ -41,6 +61,7 @@ def train_fp32(task: Task, steps: int) -> None:
         schedule.step()
 
 
+@plain_torch()
 def train_method(method: Method, task: Task, steps: int) -> None:
     """The steps of a method's first phase, in the same loop.
 
@@ -48,12 +69,12 @@ def train_method(method: Method, task: Task, steps: int) -> None:
     """
     method.begin(method.phases()[0])
     method.train()
-    configured = method.configure_optimizers()
+    configured = cast(dict[str, Any], method.configure_optimizers())
     optimizer, schedule = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
     data = task.data.train
     for step, batch in enumerate(batches(data.x, data.y, steps), start=1):
         optimizer.zero_grad()
-        loss = method.training_step(batch, step)
+        loss = cast(Tensor, method.training_step(batch, step))
         loss.backward()
         optimizer.step()
         schedule.step()

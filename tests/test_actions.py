@@ -426,6 +426,23 @@ def test_the_nearest_whole_value_is_taken() -> None:
     assert torch.equal(relaxed.project(x, point), point)
 
 
+def test_the_sign_of_zero_is_no_change() -> None:
+    frame = pd.DataFrame({"n": [-3, 0, 3], "v": [-1.0, 0.0, 1.0], "fixed": [-1.0, 0.0, 1.0]})
+    kinds = {name: FeatureSettings(kind="numeric") for name in frame}
+    kinds["n"] = FeatureSettings(kind="integer")
+    schema = FeatureSchema.fit(frame, kinds)
+    made = action_settings({"n": "any", "v": "any", "fixed": "immutable"}, gamma=0.5)
+    space = ActionSet(schema, made, schema.encode(frame))
+    for x in schema.encode(frame)[:, None]:
+        point = torch.tensor([[-0.1, -0.0, -0.0]])
+        projected = space.project(x, point)
+        assert torch.equal(bits(space.project(x, projected)), bits(projected))
+        assert torch.equal(bits(projected[:, 2]), bits(x[:, 2]))
+    zero = schema.encode(frame.assign(v=-0.0, fixed=-0.0))[[1]]
+    assert torch.equal(bits(zero), torch.zeros(1, 3, dtype=torch.int32))
+    assert torch.equal(bits(space.project(zero, -zero)), bits(zero))
+
+
 @pytest.mark.parametrize(
     ("kind", "ages"), [("increase_only", [40, 60]), ("decrease_only", [20, 40])]
 )

@@ -15,7 +15,7 @@ from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
 from cfq_bench.quantization.allocation import discretise, pool_mse, spend_rest
 from cfq_bench.quantization.cost import average_bits, bit_operations, feasible_allocations
-from cfq_bench.quantization.deployed import DeployedNetwork
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
 from cfq_bench.quantization.functional import (
     LEAST_STEP,
     gumbel_softmax,
@@ -26,6 +26,7 @@ from cfq_bench.quantization.functional import (
     signed_range,
     unsigned_levels,
 )
+from cfq_bench.quantization.layers import ActivationQuantizer
 from cfq_bench.quantization.network import QuantizedNetwork
 
 CANDIDATES = [2, 3, 4, 8]
@@ -393,6 +394,24 @@ def test_with_gradients_the_deployed_logits_stay_the_same_bitwise() -> None:
         with torch.no_grad():
             plain = deployed(x)
         assert torch.equal(deployed(x.clone().requires_grad_()).detach(), plain)
+
+
+@pytest.mark.parametrize("kind", ["lsq", "pact"])
+@pytest.mark.parametrize("bits", CANDIDATES)
+def test_deployed_activations_round_exact_ties_as_the_simulation_does(
+    kind: Kind, bits: int
+) -> None:
+    levels, width = unsigned_levels(bits), 2 ** min(bits, 6)
+    quantizer = ActivationQuantizer(kind, [bits])
+    one = torch.tensor(1.0)
+    for step in torch.linspace(0.01, 1.0, 50):
+        scale = levels * step if kind == "pact" else step
+        values = (torch.arange(width) + 0.5) * step  # ties, up to the rounding of float32
+        quantizer.log_scale.data[0] = scale.log()
+        scale = quantizer.log_scale.detach()[0].exp()
+        unit = DeployedLinear("unit", torch.eye(width), None, one, 8, kind, scale, bits)
+        with torch.no_grad():
+            assert torch.equal(unit(values), quantizer.one(values, 0))
 
 
 def test_a_deployed_network_has_nothing_to_train_and_no_ties_to_its_source() -> None:

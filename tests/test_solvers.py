@@ -202,22 +202,20 @@ def check_solution(
 @pytest.mark.parametrize("name", SOLVERS)
 def test_frozen_features_stay_even_with_the_largest_weights(name: str) -> None:
     space = space_of(features={"age": "immutable", "hue": "immutable"})
-    model = linear([100.0, 0.8, 0.5, 90.0, -80.0, 70.0, 0.5, -0.5], 0.0)
-    x = random_rows(space, 200, 0)
-    bias = -(x @ model[0].weight[1]) - 0.7  # every row needs the same push
-    x = x[:, :]
-
-    def shifted(u: Tensor) -> Tensor:
-        # The frozen part alone decides the offset: any drift of it would flip the row for free.
-        return model(u)
-
-    target = (shifted(x)[:, 1] <= 0).long()
-    solution = solver_named(name).solve(shifted, space, x, target, KAPPA)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": [31] * 100, "hue": ["g"] * 100, "sex": ["f", "m"] * 50})
+    frame["pay"], frame["rank"] = rng.normal(1.0, 1.0, 100).round(2), rng.choice(ORDER, 100)
+    x = space.schema.encode(frame)
+    # One standard deviation of age, or another hue, would flip any row many times over.
+    weights = torch.tensor([100.0, 0.8, 0.5, 90.0, -80.0, 70.0, 0.5, -0.5])
+    model = linear(weights.numpy(), -float(weights[[0, 4]] @ x[0, [0, 4]]) - 0.5)
+    assert int((model(x)[:, 1] < 0).sum()) > 20
+    solution = solver_named(name).solve(model, space, x, to_one(x), KAPPA)
     frozen = space.frozen_columns
     assert frozen.tolist() == [True, False, False, True, True, True, False, False]
+    assert bool(solution.found.any())
     assert torch.equal(bits(solution.point[:, frozen]), bits(x[:, frozen]))
-    assert bias.isfinite().all()
-    check_solution(solution, shifted, space, x, target, KAPPA)
+    check_solution(solution, model, space, x, to_one(x), KAPPA)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -461,7 +459,7 @@ def test_found_actions_hold_in_every_kind_of_set(
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize(("data_name", "count"), [("compas", 300), ("german", 60)])
+@pytest.mark.parametrize(("data_name", "count"), [("compas", 260), ("german", 60)])
 def test_a_row_s_answer_does_not_depend_on_its_company(
     task: Callable[..., Task], name: str, data_name: str, count: int
 ) -> None:

@@ -140,7 +140,8 @@ class ActionSet:
             features that tie in size are kept in column order.
         """
         low, high = self.row_bounds(origin)
-        single = torch.minimum(torch.maximum(point[:, : self.n_single], low), high)
+        free = point[:, : self.n_single] + 0.0  # -0.0 becomes 0.0: the same point has the same bits
+        single = torch.minimum(torch.maximum(free, low), high)
         single = self.snap(origin, single)
         single = torch.minimum(torch.maximum(single, low), high)
         if not len(self.schema.groups):

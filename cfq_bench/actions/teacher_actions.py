@@ -79,6 +79,8 @@ def teacher_actions(
 ) -> RecoursePoints:
     """K-step teacher actions (paper, Section 4.1), one for each row.
 
+    Rows that the teacher already gives the target need no action: their point is the factual.
+
     Args:
         teacher: inputs to logits.
         space: the action space.
@@ -95,9 +97,11 @@ def teacher_actions(
         teacher, space, x, target, kappa=0.0, steps=steps, step_size=step_size, keep=keep
     )
     with torch.no_grad():
+        reached = predicted == target  # needs no action, as for a solver
+        point = torch.where(reached[:, None], space.origin(x), point)
         inputs = space.to_input(point)
         logits = teacher(inputs)
-    return RecoursePoints(inputs, target, valid & takes_part, logits)
+    return RecoursePoints(inputs, target, (valid | reached) & takes_part, logits)
 
 
 def recourse_pool(

@@ -154,7 +154,11 @@ def show(run_id: str, results_dir: Path) -> None:
 def compare(
     results_dir: Path, data: tuple[str, ...], method: tuple[str, ...], markdown: bool
 ) -> None:
-    """Compare records: mean and spread over seeds, one table per data set and setting."""
+    """Compare records: mean and spread over seeds, one table per data set and setting.
+
+    Rows of a table share everything but the method and the seed. The last column is the paired
+    difference of the boundary error to lsq at the same seeds.
+    """
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.compare import comparison
 

@@ -136,10 +136,10 @@ class FeatureSchema:
         return pd.DataFrame(columns)
 
     def standardize(self, raw: Tensor) -> Tensor:
-        """Raw single-column values (B, N_s) float64 to encoded (B, N_s) float32."""
+        """Raw single-column values (B, N_s) float64 to encoded (B, N_s) float32, never -0.0."""
         log = self.log.to(raw.device)
         value = torch.where(log, torch.log1p(raw.clamp_min(0.0)), raw) if bool(log.any()) else raw
-        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float()
+        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
 
     def destandardize(self, z: Tensor) -> Tensor:
         """Encoded single-column values (B, N_s) to raw (B, N_s) float64, not yet rounded."""

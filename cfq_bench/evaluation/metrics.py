@@ -92,7 +92,7 @@ class CostGap(_Mean):
     tensor(0.2500)
     """
 
-    higher_is_better = None
+    higher_is_better: bool | None = None
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
