@@ -98,10 +98,8 @@ def answer(settings: Settings, options: Options) -> Answer:
     identity = run_id(config)
     store = RecordStore(options.results_dir)
     path = store.path(identity)
-    if not options.force:
-        found = store.read(identity)
-        if found is not None and found.status != "failed":
-            return Answer(found, path, cached=True)
+    if not options.force and (found := store.finished(config)) is not None:
+        return Answer(found, path, cached=True)
     ensure_writable(store.runs_dir, "records")
     sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
 

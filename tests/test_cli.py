@@ -154,7 +154,7 @@ def make_table(folder: Path, rows: list[str]) -> Path:
         "features:\n  income: {kind: integer, unit: EUR}\n  home: {kind: categorical}\n"
         "protected: [home]\nsplit: {train: 80, validation: 0.2}\n"
         "fit: {batch_size: 16, teacher_epochs: 20, epochs: 2, weight_decay: 0.0}\n"
-        "actions: loans\n"
+        "actions: actions.yaml\n"
     )
     (folder / "actions.yaml").write_text(
         "about: loans\nmax_features: 2\nbounds: {low: 0.0, high: 1.0}\ngamma: 1.0\ngrid: true\n"
@@ -168,8 +168,7 @@ GOOD_ROWS = [f"{20 + i},{'rent' if i % 3 else 'own'},{int(i > 60)}" for i in ran
 
 def test_a_table_of_ones_own(results: Path, tmp_path: Path) -> None:
     data = make_table(tmp_path, GOOD_ROWS)
-    actions = tmp_path / "actions.yaml"
-    where = ["--data", data, "--actions", actions, "--results-dir", results]
+    where = ["--data", data, "--results-dir", results]
     done = call("run", "--method", "lsq", *where, "teacher.lr=1e-2")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("lsq on loans")
@@ -191,10 +190,7 @@ def test_a_bad_table_is_one_line(
     results: Path, tmp_path: Path, rows: list[str], words: list[str]
 ) -> None:
     data = make_table(tmp_path, rows)
-    actions = tmp_path / "actions.yaml"
-    message = one_line_error(
-        call("run", "--data", data, "--actions", actions, "--results-dir", results)
-    )
+    message = one_line_error(call("run", "--data", data, "--results-dir", results))
     for word in words:
         assert word in message
     assert records(results) == []
@@ -203,10 +199,7 @@ def test_a_bad_table_is_one_line(
 def test_a_missing_column_is_named(results: Path, tmp_path: Path) -> None:
     data = make_table(tmp_path, GOOD_ROWS)
     (tmp_path / "loans.csv").write_text("income,house,paid\n1,own,1\n")
-    actions = tmp_path / "actions.yaml"
-    message = one_line_error(
-        call("run", "--data", data, "--actions", actions, "--results-dir", results)
-    )
+    message = one_line_error(call("run", "--data", data, "--results-dir", results))
     assert "column 'home' is missing" in message
     assert "income, house, paid" in message
 

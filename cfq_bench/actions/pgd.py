@@ -78,6 +78,7 @@ def projected_gradient(
         Points (B, D), and whether each is valid (B,) bool.
     """
     origin = space.origin(x)
+    project = space.projector(origin)
     point = free = origin
     best, best_cost = origin, torch.full((len(x),), torch.inf, device=x.device)
     for step in range(steps + 1):
@@ -86,22 +87,23 @@ def projected_gradient(
             at = point.detach().requires_grad_(not last)
             logits = model(space.to_input(at))
             loss = F.cross_entropy(logits, target, reduction="sum")
-        with torch.no_grad():
-            valid = target_margin(logits.detach(), target) > kappa
-            if keep == "cheapest":
-                cost = torch.where(valid, space.cost(origin, point), torch.inf)
-            else:  # constant, so that the first valid iterate is never replaced
-                cost = torch.where(valid, 0.0, torch.inf)
-            better = cost < best_cost
-            best = torch.where(better[:, None], point, best)
-            best_cost = torch.where(better, cost, best_cost)
+        if keep != "last":
+            with torch.no_grad():
+                valid = target_margin(logits.detach(), target) > kappa
+                # A constant cost, so that the first valid iterate is never replaced.
+                cost = (
+                    space.cost(origin, point) if keep == "cheapest" else torch.zeros_like(best_cost)
+                )
+                better = valid & (cost < best_cost)
+                best = torch.where(better[:, None], point, best)
+                best_cost = torch.where(better, cost, best_cost)
         if last or (keep == "first" and bool(best_cost.isfinite().all())):
             break
         (gradient,) = torch.autograd.grad(loss, at)
         with torch.no_grad():
             free = (free if accumulate else point) - step_size * gradient
-            point = space.project(origin, free)
+            point = project(free)
     if keep == "last":
-        return point, valid
+        return point, target_margin(logits.detach(), target) > kappa
     solved = best_cost.isfinite()
     return torch.where(solved[:, None], best, point), solved

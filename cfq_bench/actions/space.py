@@ -5,6 +5,7 @@ difference to the factual: clipping, one-hot groups and integer grids are then e
 point (x + (u - x) need not be u), and an unchanged column is bitwise unchanged.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -19,6 +20,10 @@ class ActionSpace(Protocol):
 
     def project(self, origin: Tensor, point: Tensor) -> Tensor:
         """Nearest feasible points (B, D) in the sense of the space; idempotent."""
+        ...
+
+    def projector(self, origin: Tensor) -> Callable[[Tensor], Tensor]:
+        """`project` for fixed origins, for loops that project many points of the same rows."""
         ...
 
     def cost(self, origin: Tensor, point: Tensor) -> Tensor:

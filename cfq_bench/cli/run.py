@@ -1,7 +1,7 @@
 """``cfq-bench run``: progress bars, the result, the exit code."""
 
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import click
 from rich.console import Console
@@ -15,10 +15,9 @@ from rich.progress import (
 )
 
 from cfq_bench.config.settings import Settings
-from cfq_bench.experiment import Options, answer
+from cfq_bench.record.store import RecordStore
 from cfq_bench.report.page import result_table
 from cfq_bench.tracking.mode import Mode
-from cfq_bench.training.trainer import NoProgress, ProgressBar
 
 
 def run_and_print(
@@ -33,9 +32,23 @@ def run_and_print(
     force: bool,
     quiet: bool,
 ) -> int:
-    """Run, print the result; returns the exit code: 0, or 1 for a failed run."""
+    """Run, or answer from the record; print the result.
+
+    Returns:
+        The exit code: 0, or 1 for a failed run.
+    """
+    store = RecordStore(results_dir)
+    record = None if force else store.finished(settings.model_dump(mode="json"))
+    if record is not None:  # answered before torch is imported
+        click.echo(result_table(record, store.path(record.run_id)), nl=False)
+        if not quiet:
+            click.echo("answered from the record; --force runs it again", err=True)
+        return 0
+
+    from cfq_bench.experiment import Options, answer
+
     console = Console(stderr=True)
-    with RichBar(console) if not quiet and console.is_terminal else _Silent() as bar:
+    with RichBar(console, shown=not quiet and console.is_terminal) as bar:
         options = Options(
             results_dir=results_dir,
             cache_dir=cache_dir,
@@ -48,28 +61,15 @@ def run_and_print(
         )
         found = answer(settings, options)
     click.echo(result_table(found.record, found.path), nl=False)
-    if not quiet:
-        if found.cached:
-            click.echo("answered from the record; --force runs it again", err=True)
-        if found.note is not None:
-            click.echo(found.note, err=True)
+    if not quiet and found.note is not None:
+        click.echo(found.note, err=True)
     return 1 if found.record.status == "failed" else 0
-
-
-class _Silent(NoProgress):
-    """No bar, as a context."""
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
 
 
 class RichBar:
     """One bar per piece of work, on standard error, gone when the work is done."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, shown: bool) -> None:
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -77,10 +77,11 @@ class RichBar:
             TimeRemainingColumn(),
             console=console,
             transient=True,
+            disable=not shown,
         )
         self.task: TaskID | None = None
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> Self:
         self.bars.start()
         return self
 

@@ -145,9 +145,9 @@ def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dic
             raise unknown_name(group, name, known)
         path, public = known[name], name
     raw = read_yaml(path)
-    for key in ("module", "loader"):  # files named in a user's YAML stand beside it
+    for key in ("module", "loader", "actions"):  # files named in a user's YAML stand beside it
         value = raw.get(key)
-        if isinstance(value, str) and value.endswith((".py", ".csv")):
+        if isinstance(value, str) and value.endswith((".py", ".csv", ".yaml", ".yml")):
             raw[key] = str((path.parent / value).resolve())
     return {"name": public, **raw}, path
 

@@ -71,6 +71,7 @@ class FeatureSchema:
         self.mean = torch.tensor([f.mean for f in singles], dtype=torch.float64)
         self.scale = torch.tensor([f.scale for f in singles], dtype=torch.float64)
         self.log = torch.tensor([f.log1p for f in singles], dtype=torch.bool)
+        self.has_log = bool(self.log.any())
         self.grid = torch.tensor([f.on_grid for f in singles], dtype=torch.bool)
 
     @classmethod
@@ -137,15 +138,17 @@ class FeatureSchema:
 
     def standardize(self, raw: Tensor) -> Tensor:
         """Raw single-column values (B, N_s) float64 to encoded (B, N_s) float32, never -0.0."""
-        log = self.log.to(raw.device)
-        value = torch.where(log, torch.log1p(raw.clamp_min(0.0)), raw) if bool(log.any()) else raw
+        value = raw
+        if self.has_log:
+            value = torch.where(self.log.to(raw.device), torch.log1p(raw.clamp_min(0.0)), raw)
         return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
 
     def destandardize(self, z: Tensor) -> Tensor:
         """Encoded single-column values (B, N_s) to raw (B, N_s) float64, not yet rounded."""
         value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
-        log = self.log.to(z.device)
-        return torch.where(log, torch.expm1(value), value) if bool(log.any()) else value
+        if not self.has_log:
+            return value
+        return torch.where(self.log.to(z.device), torch.expm1(value), value)
 
     def _raw_singles(self, frame: pd.DataFrame) -> np.ndarray:
         raw = np.empty((len(frame), self.n_single), dtype=np.float64)

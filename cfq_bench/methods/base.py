@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import lightning as L
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +20,7 @@ from cfq_bench.data.datamodule import TableDataModule
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.seeds import derive_seed
 from cfq_bench.teacher.fit import teacher_key
-from cfq_bench.training.trainer import Runtime, fit, freeze
+from cfq_bench.training.trainer import LeanModule, Runtime, fit, freeze
 
 
 class NotApplicableError(Exception):
@@ -101,7 +100,7 @@ class Phase:
     """Steps after which that schedule reaches 0."""
 
 
-class Method(L.LightningModule):
+class Method(LeanModule):
     """A quantization method. Subclasses stand in one file each, with their ``Config``.
 
     Args:
@@ -144,7 +143,11 @@ def make_method(context: Context) -> Method:
 
 
 def fit_method(method: Method) -> float:
-    """Run every phase of a method; returns the seconds that fitting took."""
+    """Run every phase of a method.
+
+    Returns:
+        Seconds of fitting, without the teacher's actions (`Context.seconds`).
+    """
     context = method.context
     settings = context.settings
     start = time.perf_counter()
@@ -165,4 +168,5 @@ def fit_method(method: Method) -> float:
             log_every=settings.training.log_every,
         )
     freeze(method)
-    return time.perf_counter() - start
+    apart = context.seconds.get("teacher_actions_s", 0.0)
+    return time.perf_counter() - start - apart

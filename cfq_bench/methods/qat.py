@@ -191,8 +191,10 @@ class QATMethod(Method):
         if self.allocator == "gumbel":
             return discretise(network, budget.avg_bits, self.context.settings.policy.slack)
         if self.allocator == "pool_mse":
-            pool = self.context.recourse_pool("opposite", POOL_ROWS, POOL_KAPPAS)
-            return pool_mse(network, self.context.teacher, pool.inputs, budget.avg_bits)
+            points = self.context.recourse_pool("opposite", POOL_ROWS, POOL_KAPPAS).inputs
+            if not len(points):  # nobody has recourse: compare at the factual rows
+                points = self.context.data.train.x
+            return pool_mse(network, self.context.teacher, points, budget.avg_bits)
         if budget.bits is not None:
             return list(budget.bits)
         return [int(budget.avg_bits)] * len(network.units)

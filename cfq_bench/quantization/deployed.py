@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cfq_bench.quantization.functional import signed_range, unsigned_levels
+from cfq_bench.quantization.functional import lsq, pact, signed_range, unsigned_levels
 
 
 class DeployedLinear(nn.Module):
@@ -60,10 +60,9 @@ class DeployedLinear(nn.Module):
         if self.scale is not None:
             levels = unsigned_levels(self.activation_bits)
             if self.activation == "pact":
-                step = self.scale / levels
-                inputs = _round_through(inputs.clamp_min(0.0).minimum(self.scale), step)
+                inputs = pact(inputs, self.scale, levels)
             else:
-                inputs = _clip_round_through(inputs, self.scale, levels)
+                inputs = lsq(inputs, self.scale, 0, levels)
         return F.linear(inputs, self.weight, self.bias)
 
 
@@ -103,21 +102,3 @@ class DeployedNetwork(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
-
-
-def _round_through(clipped: Tensor, step: Tensor) -> Tensor:
-    """Step * round(clipped / step), with the gradient of `clipped`."""
-    rounded = (clipped / step).round() * step
-    if not clipped.requires_grad:
-        return rounded
-    # Rounded value exactly: (c - c.detach()) is exactly zero.
-    return rounded.detach() + (clipped - clipped.detach())
-
-
-def _clip_round_through(values: Tensor, step: Tensor, levels: int) -> Tensor:
-    ratio = (values / step).clamp(0, levels)
-    rounded = ratio.round() * step
-    if not values.requires_grad:
-        return rounded
-    clipped = ratio * step
-    return rounded.detach() + (clipped - clipped.detach())

@@ -34,6 +34,9 @@ class QuantizedNetwork(nn.Module):
         n_single: number of leading single-column inputs, for the split of the first layer.
         calibration: (N, d) train rows for activation scales.
         policy_ramp: initial bit logits rise from 0 to this; None without a bit policy.
+
+    Attributes:
+        units: the quantized layers in forward order.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class QuantizedNetwork(nn.Module):
         self.settings = settings
         self.activation_kind: ActivationKind = activation
         self.layers = nn.ModuleList(self._build(teacher, n_single))
+        self.units = [module for module in self.modules() if isinstance(module, QuantLinear)]
         self.policy_logits: nn.Parameter | None = None
         if policy_ramp is not None:
             ramp = torch.linspace(0.0, policy_ramp, len(settings.candidates))
@@ -61,6 +65,11 @@ class QuantizedNetwork(nn.Module):
         number = 0
         for feeder, module in zip([None, *teacher], teacher, strict=False):
             if not isinstance(module, nn.Linear):
+                if any(isinstance(part, nn.Linear) for part in module.modules()):
+                    raise UserError(
+                        f"the backbone nests an nn.Linear in a {type(module).__name__}: its layers "
+                        "must be direct children, so that each of them is quantized"
+                    )
                 yield copy.deepcopy(module)
                 continue
             number += 1
@@ -99,11 +108,6 @@ class QuantizedNetwork(nn.Module):
         bits = self.settings.activation_bits
         every = self.settings.candidates if bits == "tied" else [bits]
         return ActivationQuantizer(self.activation_kind, every)
-
-    @property
-    def units(self) -> list[QuantLinear]:
-        """The quantized layers in forward order."""
-        return [module for module in self.modules() if isinstance(module, QuantLinear)]
 
     @property
     def sizes(self) -> list[int]:
@@ -169,8 +173,8 @@ class QuantizedNetwork(nn.Module):
 
     def quantizer_parameters(self) -> list[nn.Parameter]:
         """Log steps and log thresholds: their own learning rate, never weight decay."""
-        ends = ("log_step", "log_scale")
-        return [value for name, value in self.named_parameters() if name.endswith(ends)]
+        thresholds = [unit.activation.log_scale for unit in self.units if unit.activation]
+        return [*(unit.log_step for unit in self.units), *thresholds]
 
     @torch.no_grad()
     def clamp_quantizers(self) -> None:

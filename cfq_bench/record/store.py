@@ -1,12 +1,13 @@
 """The folder of records: the truth about what has been run."""
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cfq_bench.errors import UserError
 from cfq_bench.files import explain, write_atomic
-from cfq_bench.record.record import Record
+from cfq_bench.record.record import Record, run_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +52,11 @@ class RecordStore:
                 f"{path} holds the record of run {record.run_id}: delete it or rerun with --force"
             )
         return record
+
+    def finished(self, config: Mapping[str, Any]) -> Record | None:
+        """Return the record that answers for a configuration; a failed one is no answer."""
+        record = self.read(run_id(config))
+        return None if record is None or record.status == "failed" else record
 
     def write(self, record: Record, rows: "pd.DataFrame | None") -> None:
         """Store a run, in place of an earlier record of the same run.

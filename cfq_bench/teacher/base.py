@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.data.datamodule import Batch
-from cfq_bench.training.trainer import cosine
+from cfq_bench.training.trainer import LeanModule, cosine
 
 
-class TeacherObjective(L.LightningModule):
+class TeacherObjective(LeanModule):
     """Trains `network` in full precision; subclasses define `loss`.
 
     Logs ``val_loss``, which decides the epoch whose weights are kept.

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -53,8 +54,8 @@ class Runtime:
     progress: ProgressBar = field(default_factory=NoProgress)
 
 
-class _Progress(Callback):
-    """Advances the bar every few steps: drawing it costs more than a step of a small network."""
+class _Watch(Callback):
+    """Advances the bar every few steps (drawing it costs more than a step) and passes on Ctrl-C."""
 
     def __init__(self, bar: ProgressBar, what: str, total: int) -> None:
         self.bar, self.what, self.total = bar, what, total
@@ -72,13 +73,10 @@ class _Progress(Callback):
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self.bar.stop()
 
-
-class _RaiseInterrupt(Callback):
-    """Lightning turns Ctrl-C into a quiet early end of `fit`; a half-trained model is no result."""
-
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
+        # Lightning ends `fit` quietly on Ctrl-C; a half-trained model is no result.
         if isinstance(exception, KeyboardInterrupt):
             raise exception
 
@@ -138,8 +136,8 @@ def fit(
         KeyboardInterrupt: Ctrl-C while fitting.
         FloatingPointError: the loss became NaN or infinite.
     """
-    progress = _Progress(runtime.progress, what, total_steps)
-    with _quiet():
+    watch = _Watch(runtime.progress, what, total_steps)
+    with _quiet(), _no_driver_probe(runtime.device):
         trainer = L.Trainer(
             accelerator=runtime.device.type,
             devices=1 if runtime.device.index is None else [runtime.device.index],
@@ -152,14 +150,16 @@ def fit(
             enable_model_summary=False,
             enable_progress_bar=False,
             use_distributed_sampler=False,
-            callbacks=[*callbacks, progress, _RaiseInterrupt()],
+            callbacks=[*callbacks, watch],
         )
         module.train()
         trainer.fit(module, datamodule=datamodule)
         module.to(runtime.device)
     bad = [name for name, value in module.named_parameters() if not bool(value.isfinite().all())]
     if bad:
-        raise FloatingPointError(f"training diverged: {bad[0]} is not finite (lower training.lr)")
+        raise FloatingPointError(
+            f"training diverged: {bad[0]} is not finite: lower training.lr or quantizer_lr"
+        )
 
 
 def cosine(total_steps: int) -> Callable[[int], float]:
@@ -173,6 +173,41 @@ def freeze(module: nn.Module) -> nn.Module:
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return module
+
+
+class LeanModule(L.LightningModule):
+    """A LightningModule whose loop costs less.
+
+    Lightning notes the running hook in an attribute some 46 times a step; torch's `__setattr__`
+    looks for parameters and submodules each time, which is a tenth of a step of a small network.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set plain bookkeeping directly, everything else as torch does."""
+        if name == "_current_fx_name":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
+
+@contextmanager
+def _no_driver_probe(device: torch.device) -> Iterator[None]:
+    """Keep Adam from looking for a GPU driver in every step of a fit on the CPU.
+
+    Importing Lightning sets this variable to 1, and torch then loads the driver's library again and
+    again where there is none.
+    """
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    before = os.environ.get(name)
+    if device.type == "cpu":
+        os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        elif device.type == "cpu":
+            del os.environ[name]
 
 
 @contextmanager
