@@ -21,14 +21,14 @@ def _measure(task: Task, repeats: int, limited: bool) -> Iterator[Measurement]:
     actions: dict[str, list[float]] = {"cached": [], "pool": []}
 
     def run(method: str, *overrides: str, apart: list[float] | None = None) -> float:
-        """Seconds of the fit; actions that are computed once go to `apart` instead."""
+        """Seconds of the fit, actions included unless `apart` takes them."""
         model = task.method(method, BITS, *overrides)
         seconds = fit_method(model)
+        actions = model.context.seconds.get("teacher_actions_s", 0.0)
         if apart is None:
-            return seconds
-        once = model.context.seconds["teacher_actions_s"]
-        apart.append(once)
-        return seconds - once
+            return seconds + actions
+        apart.append(actions)
+        return seconds
 
     sides = {
         "pact": lambda: run("pact"),
