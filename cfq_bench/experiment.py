@@ -148,7 +148,7 @@ def _measure(
     context = Context(settings, data, teacher, space, cache, runtime)
     method = make_method(context)
     fit_s = fit_method(method)
-    f_q = method.deployed()
+    f_q, deployment = method.deployed(), method.deployment()
 
     solver = make_solver(settings.solver)
     directions = teacher_recourse(settings, data, teacher, space, solver, cache, runtime)
@@ -156,15 +156,15 @@ def _measure(
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     metrics = {
         **result.metrics,
-        **deployment_cost(method.deployment()),
+        **deployment_cost(deployment),
         **solver_gap(settings, teacher, space, directions[0]),
         "time/fit_s": fit_s,
         "time/teacher_actions_s": context.seconds.get("teacher_actions_s", 0.0),
         "time/eval_s": time.perf_counter() - start,
     }
     details = {
-        "bits_per_layer": method.deployment()["bits_per_layer"],
-        "activation_bits": method.deployment()["activation_bits"],
+        "deploy/bits_per_layer": deployment["bits_per_layer"],
+        "deploy/activation_bits": deployment["activation_bits"],
         "action_set": {"preset": settings.actions.name, "sha256": space.fingerprint},
         "data": {"source": data.source, "sha256": data.fingerprint},
         "scale_fallbacks": {

@@ -125,7 +125,9 @@ def test_a_short_run_gives_a_whole_record_and_the_same_one_again(
     assert first.counts["recourse/vd"] > 0
     assert untimed(again.metrics) == untimed(first.metrics)
     assert (again.counts, again.details) == (first.counts, first.details)
-    assert list(first.details["bits_per_layer"]) == list(first.details["activation_bits"])
+    assert list(first.details["deploy/bits_per_layer"]) == list(
+        first.details["deploy/activation_bits"]
+    )
 
 
 def untimed(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -654,7 +654,7 @@ def test_a_record_has_the_protocol_s_metrics(record: Record) -> None:
     assert {key.split("@")[0] for key in PROTOCOL} == {
         key for key in METRICS if not key.startswith(("group/", "margin/"))
     }
-    assert "bits_per_layer" in record.details
+    assert "deploy/bits_per_layer" in record.details
     rates = {key for key in PROTOCOL if key.startswith(("task/", "recourse/"))}
     assert rates <= set(record.counts)
 

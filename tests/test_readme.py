@@ -1,5 +1,6 @@
 """No number in the README is typed by hand."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def test_the_readme_has_run_commands() -> None:
 def test_every_run_command_is_understood(command: str) -> None:
     words = command.split()[2:]
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
-    options = dict(zip(words, words[1:], strict=False))
+    options = dict(itertools.pairwise(words))
     names = {
         group: options[f"--{group}"]
         for group in ("method", "data", "backbone", "solver", "actions")

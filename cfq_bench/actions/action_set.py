@@ -77,7 +77,7 @@ class ActionSet:
     def fingerprint(self) -> str:
         """sha256 of the resolved set: preset, bounds in encoded units, cost."""
         resolved = {
-            "settings": self.settings.model_dump(mode="json", exclude={"about"}),
+            "settings": self.settings.model_dump(mode="json"),
             "low": self.low.tolist(),
             "high": self.high.tolist(),
         }

@@ -25,8 +25,8 @@ class Named(Frozen):
 
     name: str
     """The YAML file's stem: the public name everywhere."""
-    about: str
-    """One line for `cfq-bench list`."""
+    about: str = Field(default="", exclude=True)
+    """One line for `cfq-bench list`; no part of a run's identity."""
 
 
 class PlugIn(Named):

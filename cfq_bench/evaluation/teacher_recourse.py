@@ -63,7 +63,7 @@ def teacher_recourse(
     base_key = {
         **teacher_key(settings, data),
         "actions": space.fingerprint,
-        "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
+        "solver": settings.solver.model_dump(mode="json", exclude={"name"}),
         "max_rows": settings.evaluation.max_rows,
         "device": runtime.device.type,
     }

@@ -72,7 +72,7 @@ class Context:
         key = {
             **teacher_key(settings, self.data),
             "actions": self.actions.fingerprint,
-            "solver": settings.solver.model_dump(mode="json", exclude={"about", "name"}),
+            "solver": settings.solver.model_dump(mode="json", exclude={"name"}),
             "policy": policy,
             "size": size,
             "kappas": kappas,

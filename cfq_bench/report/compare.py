@@ -31,7 +31,7 @@ BASELINE = "lsq"
 PAIRED = "recourse/boundary_error"
 _OF_A_ROW = ("method", "training", "policy")
 """Settings in which the rows of one table may differ."""
-_NOT_A_SETTING = ("about", "module")
+_NOT_A_SETTING = ("module",)
 _ORDER = ["fp32", "ft32", "lsq", "pact", "kd_qat", "cfq", "cfq_distilled"]
 
 

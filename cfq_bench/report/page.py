@@ -43,10 +43,10 @@ def record_page(record: Record) -> str:
         keys = [key for key in _ordered(record.metrics) if key.startswith(f"{group}/")]
         if keys:
             lines += ["", group, *_metric_lines(record, keys)]
-    bits = record.details.get("bits_per_layer")
+    bits = record.details.get("deploy/bits_per_layer")
     if bits:
         lines += ["", "bits per layer (weights / inputs)"]
-        inputs = record.details["activation_bits"]
+        inputs = record.details["deploy/activation_bits"]
         lines += [f"  {name:<16} {value:>3} / {inputs[name]}" for name, value in bits.items()]
     lines += ["", "settings", *_settings_lines(record.config)]
     lines += ["", "provenance"]
@@ -107,7 +107,7 @@ def _settings_lines(config: dict[str, object]) -> list[str]:
         if not isinstance(value, dict):
             lines.append(f"  {group:<16} {value}")
             continue
-        shown = {k: v for k, v in value.items() if k not in ("about", "features", "module")}
+        shown = {k: v for k, v in value.items() if k not in ("features", "module")}
         text = ", ".join(f"{k}={v}" for k, v in shown.items() if not isinstance(v, dict))
         lines.append(f"  {group:<16} {text}")
     return lines

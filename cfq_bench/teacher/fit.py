@@ -20,8 +20,8 @@ def teacher_key(settings: Settings, data: TabularData) -> dict[str, Any]:
     return {
         "data": data.fingerprint,
         "fit": settings.data.fit.model_dump(mode="json", exclude={"epochs"}),
-        "backbone": settings.backbone.model_dump(mode="json", exclude={"about", "name"}),
-        "teacher": settings.teacher.model_dump(mode="json", exclude={"about", "name"}),
+        "backbone": settings.backbone.model_dump(mode="json", exclude={"name"}),
+        "teacher": settings.teacher.model_dump(mode="json", exclude={"name"}),
         "seed": settings.seed,
     }
 
