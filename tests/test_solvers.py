@@ -241,7 +241,7 @@ def test_a_constant_classifier_is_not_found_in_bounded_time(name: str, depth: in
     x = random_rows(space, 100, 1)
     start = time.perf_counter()
     solution = solver_named(name).solve(counted, space, x, to_one(x), 0.0)
-    assert time.perf_counter() - start < 10.0
+    assert time.perf_counter() - start < 30.0
     assert rows_seen < 1_000_000
     assert set(solution.status.tolist()) == {int(Status.NOT_FOUND)}
     assert torch.equal(bits(solution.point), bits(x))
@@ -788,6 +788,8 @@ def test_teacher_actions_are_what_the_teacher_says(
     predicted = here.teacher(x).argmax(1)
     target, takes_part = choose_targets(predicted, policy)
     assert torch.equal(points.target, target)
+    reached = predicted == target  # these rows need no action
+    assert torch.equal(bits(points.inputs[reached]), bits(x[reached]))
     assert not here.space.violations(x, points.inputs).any()
     logits = here.teacher(points.inputs)
     torch.testing.assert_close(points.logits, logits)

@@ -86,6 +86,7 @@ def _moves(space: ActionSet, x: Tensor, points: int) -> _Moves:
     low, high = space.row_bounds(x)
     ramp = torch.linspace(0, 1, points, device=device)
     single = low[:, None] + (high - low)[:, None] * ramp[None, :, None]  # (B, P, N_s)
+    single = torch.minimum(single, high[:, None])  # low + (high - low) can round above high
     flat = space.snap(x.repeat_interleave(points, 0), single.flatten(0, 1))
     single = flat.view_as(single)
     for j in range(space.n_single):

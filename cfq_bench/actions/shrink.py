@@ -103,6 +103,8 @@ class _Work:
         return out
 
     def _at(self, x: Tensor, full: Tensor, share: Tensor, columns: Tensor) -> Tensor:
-        between = torch.where(columns, x + share[:, None] * (full - x), full)
+        # In floating point x + s (u - x) can miss the interval between x and u by a rounding error.
+        between = (x + share[:, None] * (full - x)).clamp(x.minimum(full), x.maximum(full))
+        between = torch.where(columns, between, full)
         single = self.space.snap(x, between[:, : self.space.n_single])
         return torch.cat([single, between[:, self.space.n_single :]], dim=1)
