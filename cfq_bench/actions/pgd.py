@@ -58,7 +58,7 @@ def projected_gradient(
     accumulate: bool = True,
     keep: Keep = "cheapest",
 ) -> tuple[Tensor, Tensor]:
-    """U <- Pi(u - alpha * grad CE(model(u), target)), `steps` times from the factual.
+    """Iterate u <- Pi(u - alpha * grad CE(model(u), target)) from the factual.
 
     Args:
         model: inputs to logits; its parameters receive no gradient.

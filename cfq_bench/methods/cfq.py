@@ -117,7 +117,7 @@ class CFQ(QATMethod):
         return loss
 
     def _at_recourse(self, logits: Tensor, points: RecoursePoints) -> Tensor:
-        """Eta * L_valid + beta * L_hinge, mean over the points that count."""
+        """Return eta * L_valid + beta * L_hinge, mean over the points that count."""
         config = self.config
         if config.valid == "hard":
             each = F.cross_entropy(logits, points.target, reduction="none")

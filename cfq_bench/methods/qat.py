@@ -205,7 +205,7 @@ class QATMethod(Method):
         return policy.tau_start + (policy.tau_end - policy.tau_start) * progress
 
     def _bit_cost(self) -> Tensor:
-        """Lambda (E[b] / B - 1)^2 on the policy itself, not on the noisy sample."""
+        """Return lambda (E[b] / B - 1)^2 of the policy itself, not of the noisy sample."""
         excess = self.network.expected_bits() / self.budget.avg_bits - 1.0
         return self.context.settings.policy.bit_cost * excess.square()
 
