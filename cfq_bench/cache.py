@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock
 
+from cfq_bench import __version__
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json, explain, write_atomic
 
@@ -50,7 +51,9 @@ class Cache:
         """
         if re.fullmatch(r"[a-z0-9_-]+", kind) is None:
             raise ValueError(f"cache kind {kind!r}: expected lower-case letters, digits, _ and -")
-        text = canonical_json({"kind": kind, "format": FORMAT, "key": dict(key)})
+        # A release may mend a solver or a fit: what an older one computed is not taken over.
+        made_by = {"kind": kind, "format": FORMAT, "version": __version__}
+        text = canonical_json({**made_by, "key": dict(key)})
         return self.root / kind / f"{hashlib.sha256(text.encode()).hexdigest()}.pt"
 
     def get_or_make(
