@@ -214,7 +214,7 @@ def _plain(title: str, rows: list[list[str]]) -> str:
 
 
 def _markdown(title: str, rows: list[list[str]]) -> str:
-    head = _head()
+    head = [label.replace("|", "\\|") for label in _head()]
     lines = [f"**{title}**", "", "| " + " | ".join(head) + " |"]
     lines.append("| --- |" + " ---: |" * (len(head) - 1))
     lines += ["| " + " | ".join(row) + " |" for row in rows]
