@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import cfq_bench.experiment
 from cfq_bench.cli.main import main
+from tests.support.wandb_file import offline_runs
 
 SHORT = [
     "--data",
@@ -287,3 +288,27 @@ def test_ctrl_c_in_training_leaves_nothing_behind(tmp_path: Path) -> None:
     assert stdout == ""
     assert records(results) == []
     assert leftovers(results) == []
+
+
+def test_every_run_is_a_wandb_run_with_history_and_all_metrics(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE")
+    where = ["--results-dir", results, "--wandb", "offline"]
+    for seed in (0, 1):
+        done = call(
+            "run", "--method", "cfq", *where, *SHORT, f"seed={seed}", "training.log_every=2"
+        )
+        assert done.exit_code == 0, done.output
+    first, second = offline_runs(results)
+    assert first.group == second.group  # runs that differ in the seed alone
+    assert first.name != second.name
+    assert {"cfq", "german", "mlp2", "3.5b"} <= set(first.tags)
+    assert first.config["method"]["eta"] == 1.0
+    keys = {key for row in first.history for key in row}
+    assert {"search/loss", "search/expected_bits", "tune/loss", "budget/avg_bits"} <= keys
+    record = json.loads((results / "runs" / f"{first.config['run_id']}.json").read_text())
+    measured = {key: value for key, value in record["metrics"].items() if value is not None}
+    assert measured.items() <= first.summary.items()
+    assert first.metrics["budget/*"]
+    assert first.exit_code == 0
