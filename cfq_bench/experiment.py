@@ -21,6 +21,7 @@ from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
+from cfq_bench.quantization.storage import network_to_bytes
 from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
@@ -30,7 +31,6 @@ from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
 
 ABANDONED_S = 24 * 3600.0
 """Age from which a temporary file in the results folder is a killed run's."""
-Status = Literal["ok", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -106,55 +106,68 @@ def answer(settings: Settings, options: Options) -> Answer:
     device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
+        runtime = Runtime(device, tracker.logger, options.progress)
         try:
-            metrics, counts, details, rows = _measure(settings, options, device, tracker)
-            status: Status = "ok"
-            reason: str | None = None
+            outcome = _measure(settings, options, runtime)
         except NotApplicableError as why:
-            metrics, counts, details, rows = {}, {}, {}, None
-            status, reason = "skipped", str(why)
+            outcome = _Outcome("skipped", str(why))
         except (UserError, KeyboardInterrupt):
             raise
         except Exception as error:  # a failed run is a record with its reason
-            metrics, counts, details, rows = {}, {}, {}, None
-            status, reason = "failed", f"{type(error).__name__}: {error}"
+            outcome = _Outcome("failed", f"{type(error).__name__}: {error}")
         record = Record(
             run_id=identity,
-            status=status,
-            reason=reason,
+            status=outcome.status,
+            reason=outcome.reason,
             config=config,
-            metrics=metrics,
-            counts=counts,
-            details=details,
+            metrics=outcome.metrics,
+            counts=outcome.counts,
+            details=outcome.details,
             provenance=provenance(options.device, options.threads),
             seconds=time.perf_counter() - start,
         )
-        store.write(record, rows)  # the local record is the truth: first, W&B after it
+        # The local record is the truth: first, W&B after it.
+        store.write(record, outcome.rows, outcome.network)
         tracker.log(_budget_row(record))
-        tracker.finish(record.metrics, exit_code=0 if status != "failed" else 1)
+        tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
     return Answer(record, path, cached=False, note=tracker.note)
 
 
-def _measure(
-    settings: Settings, options: Options, device: torch.device, tracker: Tracker
-) -> tuple[dict[str, Any], dict[str, int], dict[str, Any], pd.DataFrame]:
-    """Config -> data -> teacher -> actions -> method -> evaluation."""
-    runtime = Runtime(device, tracker.logger, options.progress)
+@dataclass(frozen=True)
+class _Outcome:
+    """What a run leaves: everything of its record but identity and provenance."""
+
+    status: Literal["ok", "skipped", "failed"]
+    reason: str | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    rows: pd.DataFrame | None = None
+    network: bytes | None = None
+
+
+def make_context(settings: Settings, options: Options, runtime: Runtime) -> Context:
+    """Config -> data -> teacher -> actions: what all methods of a seed share."""
     cache = Cache(options.cache_dir or default_cache_dir())
     data = load_data(settings.data, settings.seed, _data_dir(options)).to(runtime.device)
     teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
+    return Context(settings, data, teacher, space, cache, runtime)
 
-    context = Context(settings, data, teacher, space, cache, runtime)
+
+def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome:
+    """Context -> method -> evaluation."""
+    context = make_context(settings, options, runtime)
+    data, teacher, space = context.data, context.teacher, context.actions
     method = make_method(context)
     fit_s = fit_method(method)
     f_q, deployment = method.deployed(), method.deployment()
 
     solver = make_solver(settings.solver)
-    directions = teacher_recourse(settings, data, teacher, space, solver, cache, runtime)
+    directions = teacher_recourse(settings, data, teacher, space, solver, context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
-    metrics = {
+    metrics: dict[str, float | None] = {
         **result.metrics,
         **deployment_cost(deployment),
         **solver_gap(settings, teacher, space, directions[0]),
@@ -171,7 +184,8 @@ def _measure(
             f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
         },
     }
-    return metrics, result.counts, details, result.rows
+    network = network_to_bytes(f_q)
+    return _Outcome("ok", None, metrics, result.counts, details, result.rows, network)
 
 
 def _usable(name: str) -> torch.device:

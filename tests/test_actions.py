@@ -427,11 +427,11 @@ def test_the_nearest_whole_value_is_taken() -> None:
 
 
 def test_the_sign_of_zero_is_no_change() -> None:
-    frame = pd.DataFrame({"n": [-3, 0, 3], "v": [-1.0, 0.0, 1.0], "fixed": [-1.0, 0.0, 1.0]})
+    frame = pd.DataFrame({"n": [-3, 0, 3], "v": [-1.0, 0.0, 1.0], "w": [-1.0, 0.0, 1.0]})
     kinds = {name: FeatureSettings(kind="numeric") for name in frame}
     kinds["n"] = FeatureSettings(kind="integer")
     schema = FeatureSchema.fit(frame, kinds)
-    made = action_settings({"n": "any", "v": "any", "fixed": "immutable"}, gamma=0.5)
+    made = action_settings({"n": "any", "v": "any", "w": "immutable"}, gamma=0.5)
     space = ActionSet(schema, made, schema.encode(frame))
     for x in schema.encode(frame)[:, None]:
         point = torch.tensor([[-0.1, -0.0, -0.0]])

@@ -298,10 +298,10 @@ REFUSED: list[tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = [
     (edit("age", 11, 30.5), r"column 'age', row 11: expected a whole number, got .*30\.5"),
     (edit("debt", 2, -4), r"column 'debt', row 2: expected a number of at least 0 .*log1p"),
     (edit("level", 6, "top"), r"column 'level', row 6: expected one of low, mid, high, got 'top'"),
-    (lambda frame: frame.drop(columns="age"), r"column 'age' is missing; the file has: income"),
+    (lambda frame: frame.drop(columns="age"), r"column 'age' is missing; it has: income"),
     (
         lambda frame: frame.drop(columns=["age", "good"]),
-        r"column 'age' is missing \(and 1 more\); the file has: income",
+        r"column 'age' is missing \(and 1 more\); it has: income",
     ),
     (lambda frame: frame.assign(good="no"), r"'good' must have exactly 2 values, got 1: 'no'"),
     (edit("good", 8, "maybe"), r"'good' must have exactly 2 values, got 3: 'maybe', 'no', 'yes'"),

@@ -28,6 +28,7 @@ LAYERS = [
     "tracking",
     "report",
     "experiment",
+    "advice",
     "cli",
 ]
 

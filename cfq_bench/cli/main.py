@@ -147,6 +147,55 @@ def show(run_id: str, results_dir: Path) -> None:
 
 
 @main.command()
+@click.argument("row", metavar="ROW")
+@click.option(
+    "--run", "run_id", help="A finished run: its settings, and does the action hold on it?"
+)
+@click.option("--data", help="The table: a name, or a YAML file.  [default: compas]")
+@click.option("--backbone", help="The network.  [default: mlp2]")
+@click.option("--solver", help="What searches.  [default: search]")
+@click.option("--actions", help="The action set.  [default: the data set's]")
+@click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
+@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
+@click.option("--cache-dir", type=FOLDER, help="Teachers.  [default: the user cache]")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+def solve(
+    row: str,
+    run_id: str | None,
+    data: str | None,
+    backbone: str | None,
+    solver: str | None,
+    actions: str | None,
+    data_dir: Path | None,
+    results_dir: Path,
+    cache_dir: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    r"""Show one person's action: what to change, at which cost, and whether it holds.
+
+    ROW is a row's id in the table, or the person's raw values as JSON:
+
+    \b
+        cfq-bench solve 12 --data german
+        cfq-bench solve 12 --run 0edbca
+        cfq-bench solve '{"age": 30, "sex": "Male", ...}' --data compas
+    """
+    from cfq_bench.config.loader import load_settings
+
+    settings = load_settings(
+        "fp32",
+        data,
+        backbone=backbone,
+        solver=solver,
+        actions=actions,
+        overrides=overrides,
+    )
+    from cfq_bench.cli.solve import solve_and_print
+
+    solve_and_print(settings, row, run_id, data_dir, results_dir, cache_dir)
+
+
+@main.command()
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
 @click.option("--data", multiple=True, help="Only these data sets (repeat the option).")
 @click.option("--method", multiple=True, help="Only these methods (repeat the option).")

@@ -118,6 +118,23 @@ def load_settings(
         raise explain(error, Settings, "", str(base_file), overridden) from None
 
 
+def settings_from_config(config: Mapping[str, Any]) -> Settings:
+    """The settings of a record: the inverse of ``settings.model_dump(mode="json")``.
+
+    Raises:
+        UserError: the record was made by a version with other settings.
+    """
+    parts: dict[str, Any] = dict(config)
+    try:
+        for group in GROUPS:
+            parts[group] = group_settings_class(group, config[group]).model_validate(config[group])
+        return Settings.model_validate(parts)
+    except (KeyError, ValidationError):
+        raise UserError(
+            "the record's settings are those of another version: run it again"
+        ) from None
+
+
 def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
     """The class that a group's file fills: a plug-in's own ``Config``, else the group's."""
     default = GROUPS[group]

@@ -76,14 +76,18 @@ class FeatureSchema:
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, settings: dict[str, FeatureSettings]) -> "FeatureSchema":
-        """Fit on the train rows."""
+        """Fit on the train rows.
+
+        Columns are in order of the features' names: the order of a mapping is no part of a run's
+        identity, and a record that is read back must give the same columns.
+        """
         features: list[Feature] = []
         column = 0
-        singles = [name for name, s in settings.items() if s.kind != "categorical"]
+        singles = [name for name, s in sorted(settings.items()) if s.kind != "categorical"]
         for name in singles:
             features.append(_fit_single(frame[name], name, settings[name], column))
             column += 1
-        for name, s in settings.items():
+        for name, s in sorted(settings.items()):
             if s.kind == "categorical":
                 categories = _categories(frame[name])
                 stop = column + len(categories)

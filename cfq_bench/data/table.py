@@ -87,15 +87,24 @@ def load_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
 
 def check_table(table: Table, settings: DataSettings) -> None:
     """Refuse missing columns, missing values, non-numbers in numeric columns, unusable labels."""
-    frame, source = table.frame, table.source
     target = settings.target.column
-    wanted = [*settings.features, target]
+    check_features(table.frame, settings, table.source, target)
+    _check_target(table.frame[target], settings, table.source)
+
+
+def check_features(frame: pd.DataFrame, settings: DataSettings, source: str, *others: str) -> None:
+    """Refuse rows whose features (and `others`) are missing, empty or of the wrong kind.
+
+    Raises:
+        UserError: names the column, the row, what was expected and what came.
+    """
+    wanted = [*settings.features, *others]
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise UserError(
             f"{source}: column {missing[0]!r} is missing"
             + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
-            + f"; the file has: {', '.join(map(str, frame.columns))}"
+            + f"; it has: {', '.join(map(str, frame.columns))}"
         )
     for name in wanted:
         column = frame[name]
@@ -111,7 +120,6 @@ def check_table(table: Table, settings: DataSettings) -> None:
             _check_numbers(frame, name, feature.kind, feature.transform, source)
         elif feature.order is not None:
             _check_order(frame, name, feature.order, source)
-    _check_target(frame[target], settings, source)
 
 
 def _check_numbers(frame: pd.DataFrame, name: str, kind: str, transform: str, source: str) -> None:

@@ -16,7 +16,7 @@ _SHOWN = 10  # ids listed in a message
 
 
 class RecordStore:
-    """Records in ``<results>/runs/<run_id>.json``, their per-row results beside them as parquet.
+    """Records in ``<results>/runs/<run_id>.json``, with per-row results and network beside them.
 
     Args:
         results_dir: folder of the results; made when the first record is written.
@@ -32,6 +32,26 @@ class RecordStore:
     def rows_path(self, run_id: str) -> Path:
         """Return the file of the run's per-row results."""
         return self.runs_dir / f"{run_id}.parquet"
+
+    def network_path(self, run_id: str) -> Path:
+        """Return the file of the network that the run deployed."""
+        return self.runs_dir / f"{run_id}.pt"
+
+    def read_network(self, run_id: str) -> bytes:
+        """Return the serialized network of a run.
+
+        Raises:
+            UserError: it is not there.
+        """
+        path = self.network_path(run_id)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(
+                f"{path} does not exist: the network of this run was not kept, run it with --force"
+            ) from None
+        except OSError as error:
+            raise explain(f"read {path}", error) from error
 
     def read(self, run_id: str) -> Record | None:
         """Return the record, or None if there is none.
@@ -58,27 +78,35 @@ class RecordStore:
         record = self.read(run_id(config))
         return None if record is None or record.status == "failed" else record
 
-    def write(self, record: Record, rows: "pd.DataFrame | None") -> None:
+    def write(
+        self, record: Record, rows: "pd.DataFrame | None", network: bytes | None = None
+    ) -> None:
         """Store a run, in place of an earlier record of the same run.
 
         Args:
             record: the run.
             rows: its per-row results, one row each; the frame's index is not kept.
+            network: what it deployed, serialized.
 
         Raises:
             UserError: the disk is full, the folder is not writable, and the like.
         """
         text = record.to_json().encode()
-        rows_path = self.rows_path(record.run_id)
-        if rows is not None:
-            write_atomic(rows_path, _to_parquet(rows))
-        # The JSON comes last: it makes the run exist, and by then the rows are there.
+        beside = {
+            self.rows_path(record.run_id): None if rows is None else _to_parquet(rows),
+            self.network_path(record.run_id): network,
+        }
+        for path, data in beside.items():
+            if data is not None:
+                write_atomic(path, data)
+        # The JSON comes last: it makes the run exist, and by then the others are there.
         write_atomic(self.path(record.run_id), text)
-        if rows is None:
-            try:
-                rows_path.unlink(missing_ok=True)
-            except OSError as error:
-                raise explain(f"remove {rows_path}", error) from error
+        for path, data in beside.items():
+            if data is None:  # an earlier record of this run may have left one
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise explain(f"remove {path}", error) from error
 
     def read_rows(self, run_id: str) -> "pd.DataFrame":
         """Return the run's per-row results, with a fresh index.

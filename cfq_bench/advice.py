@@ -1,0 +1,147 @@
+"""One person's action: what to change, what it costs, and whether it still holds once quantized."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
+from cfq_bench.actions.solver import in_blocks, make_solver
+from cfq_bench.config.loader import settings_from_config
+from cfq_bench.config.settings import Settings
+from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.table import check_features
+from cfq_bench.errors import UserError
+from cfq_bench.experiment import Options, make_context
+from cfq_bench.quantization.storage import network_from_bytes
+from cfq_bench.record.store import RecordStore
+from cfq_bench.training.trainer import Runtime
+
+FAVOURABLE = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature of an action, in raw units."""
+
+    feature: str
+    before: Any
+    after: Any
+    unit: str
+
+
+@dataclass(frozen=True)
+class Action:
+    """The cheapest action found on one model.
+
+    Attributes:
+        status: of the search.
+        changes: what changes; empty unless the status is FOUND.
+        cost: in the action set's units; None without an action.
+        margin: the model's target margin after the action, in logits.
+    """
+
+    status: Status
+    changes: list[Change]
+    cost: float | None
+    margin: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the teacher recommends to one person, and what becomes of it.
+
+    Attributes:
+        person: the factual row, raw.
+        margin: the teacher's favourable margin at the factual row, in logits.
+        on_teacher: the teacher's action.
+        margin_quantized: f_q's favourable margin at the teacher's action; None without f_q.
+        on_quantized: f_q's own action; None without f_q.
+    """
+
+    person: dict[str, Any]
+    margin: float
+    on_teacher: Action
+    margin_quantized: float | None = None
+    on_quantized: Action | None = None
+
+
+def advise(
+    settings: Settings, options: Options, row: int | str | Mapping[str, Any], run: str | None = None
+) -> Advice:
+    """Solve one person's recourse.
+
+    Args:
+        settings: of the teacher, the action set and the solver; ignored where `run` is given.
+        options: folders, device.
+        row: the id of a row of the table, or raw values by feature.
+        run: id, or first digits of it, of a finished run whose settings and network are used.
+
+    Raises:
+        UserError: no such row, a feature missing or unusable, no such run.
+    """
+    f_q = None
+    if run is not None:
+        store = RecordStore(options.results_dir)
+        record = store.find(run)
+        settings = settings_from_config(record.config)
+        where = str(store.network_path(record.run_id))
+        f_q = network_from_bytes(store.read_network(record.run_id), where)
+    context = make_context(settings, options, Runtime(torch.device(options.device)))
+    data, space = context.data, context.actions
+    x = _encode(data, settings, row)
+    solver, kappa = make_solver(settings.solver), settings.evaluation.kappa
+    target = torch.full((1,), FAVOURABLE, device=x.device)
+
+    on_f = solver.solve(context.teacher, space, x, target, kappa)
+    person = {str(k): v for k, v in data.schema.decode(x).iloc[0].to_dict().items()}
+    margin = _margin(context.teacher, x)
+    action = _action(on_f, data, space, x)
+    if f_q is None:
+        return Advice(person, margin, action)
+    f_q = f_q.to(x.device)
+    on_q = solver.solve(f_q, space, x, target, kappa)
+    return Advice(person, margin, action, _margin(f_q, on_f.point), _action(on_q, data, space, x))
+
+
+def _encode(data: TabularData, settings: Settings, row: int | str | Mapping[str, Any]) -> Tensor:
+    device = data.test.x.device
+    if isinstance(row, Mapping):
+        frame = pd.DataFrame([row])
+        check_features(frame, settings.data, "the row")
+        return data.schema.encode(frame, "the row").to(device)
+    for split in (data.test, data.validation, data.train):
+        found = [i for i, known in enumerate(split.row_ids) if str(known) == str(row)]
+        if found:
+            return split.x[found[0] : found[0] + 1]
+    known = data.test.row_ids
+    raise UserError(
+        f"{data.source} has no row {row!r}: row ids are those of the table, for example "
+        f"{known[0]} or {known[-1]}"
+    )
+
+
+def _margin(model: Model, x: Tensor) -> float:
+    with torch.no_grad():
+        target = torch.full((len(x),), FAVOURABLE, device=x.device)
+        return float(target_margin(in_blocks(model)(x), target)[0])
+
+
+def _action(solution: Solution, data: TabularData, space: ActionSet, x: Tensor) -> Action:
+    status = Status(int(solution.status[0]))
+    changes = []
+    if status == Status.FOUND:
+        before = data.schema.decode(x).iloc[0]
+        after = data.schema.decode(solution.point).iloc[0]
+        moved = space.changed(space.origin(x), solution.point)[0].tolist()
+        changes = [
+            Change(feature.name, before[feature.name], after[feature.name], feature.unit)
+            for feature, is_changed in zip(data.schema.features, moved, strict=True)
+            if is_changed
+        ]
+    cost = float(solution.cost[0]) if bool(solution.solved[0]) else None
+    return Action(status, changes, cost, float(solution.margin[0]))

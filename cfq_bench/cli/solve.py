@@ -1,0 +1,75 @@
+"""``cfq-bench solve``: one person's action as text."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cfq_bench.actions.outcome import Status
+from cfq_bench.advice import Action, Advice, advise
+from cfq_bench.config.settings import Settings
+from cfq_bench.errors import UserError
+from cfq_bench.experiment import Options
+
+_WITHOUT_ACTION = {
+    Status.NOT_NEEDED: "no action is needed: the model accepts this person",
+    Status.NOT_FOUND: "no action was found; one may still exist",
+    Status.INFEASIBLE: "no action exists (proved)",
+}
+
+
+def solve_and_print(
+    settings: Settings,
+    row: str,
+    run_id: str | None,
+    data_dir: Path | None,
+    results_dir: Path,
+    cache_dir: Path | None,
+) -> None:
+    """Solve and print.
+
+    Raises:
+        UserError: the row or the run cannot be used.
+    """
+    options = Options(
+        results_dir=results_dir, cache_dir=cache_dir, data_dir=data_dir, wandb="disabled"
+    )
+    person: str | Mapping[str, Any] = row
+    if row.lstrip().startswith("{"):
+        try:
+            person = json.loads(row)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"ROW is not valid JSON: {error.msg} at character {error.pos}"
+            ) from None
+    click.echo(advice_page(advise(settings, options, person, run_id)), nl=False)
+
+
+def advice_page(advice: Advice) -> str:
+    """The person, the action, and what becomes of it once quantized."""
+    lines = ["person"]
+    lines += [f"  {name:<32} {value}" for name, value in advice.person.items()]
+    verdict = "accepts" if advice.margin > 0 else "rejects"
+    lines += ["", f"the full-precision model {verdict} (margin {advice.margin:+.3f} logit)"]
+    lines += _action_lines(advice.on_teacher)
+    if advice.margin_quantized is not None and advice.on_quantized is not None:
+        if advice.on_teacher.status == Status.FOUND:
+            holds = "still works" if advice.margin_quantized > 0 else "FAILS"
+            margin = f"(margin {advice.margin_quantized:+.3f} logit)"
+            lines += ["", f"on the quantized model this action {holds} {margin}"]
+        lines += ["", "the quantized model's own cheapest action"]
+        lines += _action_lines(advice.on_quantized)
+    return "\n".join(lines) + "\n"
+
+
+def _action_lines(action: Action) -> list[str]:
+    if action.status != Status.FOUND:
+        return [f"  {_WITHOUT_ACTION[action.status]}"]
+    lines = []
+    for change in action.changes:
+        unit = f"  ({change.unit})" if change.unit else ""
+        lines.append(f"  {change.feature:<32} {change.before} -> {change.after}{unit}")
+    lines.append(f"  cost {action.cost:.3f}, margin {action.margin:+.3f} logit")
+    return lines
