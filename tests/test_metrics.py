@@ -642,7 +642,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         "fp32",
         "german",
         backbone="logreg",
-        overrides=["data.fit.teacher_epochs=30", "evaluation.exact_rows=4"],
+        overrides=["data.fit.teacher_epochs=30", "evaluation.exact_rows=32"],
     )
     return run(settings, Options(folder / "results", folder / "cache", wandb="disabled"))
 
