@@ -105,13 +105,11 @@ def _titles(tables: list[list[Record]]) -> list[str]:
 def _setting(config: dict[str, Any]) -> str:
     """What the rows of one table share, in words."""
     quantization, budget = config["quantization"], config["budget"]
-    words = [config["data"]["name"], config["backbone"]["name"], f"{budget['avg_bits']:g} bits"]
+    words = [config["data"]["name"], config["backbone"]["name"], _bits_label(config)]
     if budget["bits"] is not None:
         words.append(f"at {budget['bits']}")
     elif budget["allocator"] != "auto":
         words.append(budget["allocator"])
-    tied = quantization["activation_bits"] == "tied"
-    words.append("tied activations" if tied else f"A{quantization['activation_bits']}")
     if quantization["input_blocks"]:
         words.append("input blocks")
     words.append(f"actions {config['actions']['name'].split('/')[-1]}")
@@ -119,6 +117,16 @@ def _setting(config: dict[str, Any]) -> str:
         words.append("off the integer grid")
     words.append(f"solver {config['solver']['name']}, kappa {config['evaluation']['kappa']:g}")
     return ", ".join(words)
+
+
+def _bits_label(config: dict[str, Any]) -> str:
+    """Weight and activation bits, as in W4A8; tied activations have the weights' bits."""
+    weights = f"{config['budget']['avg_bits']:g}"
+    activations = config["quantization"]["activation_bits"]
+    if activations != "tied":
+        return f"W{weights}A{activations}"
+    uniform = config["budget"]["avg_bits"] in config["quantization"]["candidates"]
+    return f"W{weights}A{weights if uniform else '=W'} (tied)"
 
 
 def _rows(records: list[Record]) -> list[list[str]]:
