@@ -38,8 +38,7 @@ def shrink(
         return point
     work = _Work(model, space, x[rows], target[rows], kappa)
     u = point[rows]
-    for feature in _cheapest_use_first(space):
-        u = work.drop(u, space.feature_of_column == feature)
+    u = work.prune(u)
     singles = torch.zeros(space.schema.width, dtype=torch.bool, device=x.device)
     singles[: space.n_single] = ~space.immutable[: space.n_single]
     u = work.bisect(u, singles, bisections)
@@ -47,17 +46,10 @@ def shrink(
         only = torch.zeros_like(singles)
         only[column] = True
         u = work.bisect(u, only, bisections)
+    u = work.prune(u)  # a smaller change elsewhere can make another one needless
     out = point.clone()
     out[rows] = u
     return out
-
-
-def _cheapest_use_first(space: ActionSet) -> list[int]:
-    """Features in the order in which they are tried for removal: one-hot swaps last.
-
-    Swaps cost 1 each; small numeric changes are the likelier leftovers of a gradient path.
-    """
-    return [int(i) for i in (~space.immutable).nonzero()[:, 0]]
 
 
 class _Work:
@@ -70,6 +62,16 @@ class _Work:
 
     def holds(self, u: Tensor, rows: Tensor) -> Tensor:
         return target_margin(self.model(u), self.target[rows]) > self.kappa
+
+    def prune(self, u: Tensor) -> Tensor:
+        """Return features to the factual, one at a time, until none is left that is not needed."""
+        features = (~self.space.immutable).nonzero()[:, 0].tolist()
+        while True:
+            before = u
+            for feature in features:
+                u = self.drop(u, self.space.feature_of_column == feature)
+            if torch.equal(u, before):
+                return u
 
     def drop(self, u: Tensor, columns: Tensor) -> Tensor:
         """Return columns to the factual in the rows where the action holds without them."""
