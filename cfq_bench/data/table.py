@@ -3,10 +3,11 @@
 import lzma
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -51,14 +52,46 @@ def read_embedded(name: str) -> pd.DataFrame:
         return read_csv(path)
 
 
-def read_csv(path: Path) -> pd.DataFrame:
+def with_categories(
+    frame: pd.DataFrame, categories: Mapping[str, Sequence[str]], source: str
+) -> pd.DataFrame:
+    """Give columns their documented categories, so that no split's encoding depends on its rows.
+
+    Columns that the frame lacks and missing values are left to `check_table`.
+
+    Raises:
+        UserError: a value that is not documented; names column and row.
+    """
+    frame = frame.copy()
+    for name, known in categories.items():
+        if name not in frame:
+            continue
+        column = frame[name]
+        wrong = (~column.isin(known) & column.notna()).to_numpy()
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise UserError(
+                f"{source}: column {name!r}, row {frame.index[first]}: unknown category "
+                f"{str(column.iloc[first])!r}; known: {', '.join(known)}"
+            )
+        frame[name] = pd.Categorical(column, categories=list(known))
+    return frame
+
+
+def read_csv(path: Path, **how: Any) -> pd.DataFrame:
     """Read a CSV file (compressed or not) with a header line.
+
+    Args:
+        path: the file.
+        how: what `pandas.read_csv` should know of its form.
 
     Raises:
         UserError: missing, unreadable, empty or not a CSV.
     """
     try:
-        frame = pd.read_csv(path)
+        frame: pd.DataFrame = pd.read_csv(
+            path, low_memory=False, **how
+        )  # one type per column, not per chunk
     except FileNotFoundError:
         raise UserError(f"data file {path} does not exist") from None
     except _UNREADABLE as error:
