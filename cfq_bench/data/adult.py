@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cfq_bench.data.reading import read_csv
 from cfq_bench.data.sources import RawFile, obtain
-from cfq_bench.data.table import Table, read_csv, with_categories
+from cfq_bench.data.table import Table, with_categories
 
 _PAGE = "https://archive.ics.uci.edu/dataset/2/adult"
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"

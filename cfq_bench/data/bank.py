@@ -18,8 +18,9 @@ What differs from the paper's Tables 4 and 5:
 
 from pathlib import Path
 
+from cfq_bench.data.reading import read_csv
 from cfq_bench.data.sources import RawFile, obtain
-from cfq_bench.data.table import Table, read_csv, with_categories
+from cfq_bench.data.table import Table, with_categories
 
 FILES = (
     RawFile(

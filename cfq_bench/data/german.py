@@ -11,7 +11,8 @@ What differs from the paper's Tables 4 and 5:
 
 from pathlib import Path
 
-from cfq_bench.data.table import Table, read_embedded, with_categories
+from cfq_bench.data.reading import read_embedded
+from cfq_bench.data.table import Table, with_categories
 
 # The documented codes, so that the encoding does not depend on which codes a split happens to hold.
 # (A47, "vacation", exists in the documentation alone; A410 is "others".)
