@@ -11,6 +11,19 @@ class UserError(Exception):
     """
 
 
+def some(names: Iterable[str], most: int = 12) -> str:
+    """A list for an error message, shortened where it is long.
+
+    >>> some(["a", "b"])
+    'a, b'
+    >>> some("abcdef", most=3)
+    'a, b, c, ... (6 in all)'
+    """
+    every = list(names)
+    shown = ", ".join(every[:most])
+    return shown if len(every) <= most else f"{shown}, ... ({len(every)} in all)"
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
     """Describe a name that does not exist, with the names that do.
 

@@ -1,6 +1,5 @@
 """One run, from settings to record: the whole story on one page, and the public Python API."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from cfq_bench.actions.solver import make_solver
 from cfq_bench.cache import Cache, default_cache_dir
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
+from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
@@ -149,7 +149,8 @@ class _Outcome:
 def make_context(settings: Settings, options: Options, runtime: Runtime) -> Context:
     """Config -> data -> teacher -> actions: what all methods of a seed share."""
     cache = Cache(options.cache_dir or default_cache_dir())
-    data = load_data(settings.data, settings.seed, _data_dir(options)).to(runtime.device)
+    data_dir = named_data_dir(options.data_dir)
+    data = load_data(settings.data, settings.seed, data_dir).to(runtime.device)
     teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
     return Context(settings, data, teacher, space, cache, runtime)
@@ -196,13 +197,6 @@ def _usable(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch says both
         raise UserError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
     return device
-
-
-def _data_dir(options: Options) -> Path | None:
-    if options.data_dir is not None:
-        return options.data_dir
-    named = os.environ.get("CFQ_BENCH_DATA")
-    return Path(named) if named else None
 
 
 def _track(settings: Settings, config: dict[str, Any], identity: str, options: Options) -> Tracker:

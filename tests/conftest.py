@@ -41,7 +41,7 @@ def short_overrides() -> list[str]:
     """
     return [
         "data.fit.epochs=2",
-        "data.fit.teacher_epochs=8",
+        "data.fit.teacher_epochs=20",
         "teacher.lr=5.0e-3",
         "evaluation.max_rows=20",
     ]

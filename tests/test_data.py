@@ -17,8 +17,9 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import DataSettings, FeatureSettings
 from cfq_bench.data.datamodule import SliceLoader, TableDataModule, WholeSplit
 from cfq_bench.data.dataset import Split, TabularData, load_data, split_rows
+from cfq_bench.data.reading import read_csv, read_embedded
 from cfq_bench.data.schema import FeatureSchema
-from cfq_bench.data.table import Table, load_table, read_csv, read_embedded
+from cfq_bench.data.table import Table, load_table
 from cfq_bench.errors import UserError
 
 EMBEDDED = ("compas", "german")

@@ -21,8 +21,9 @@ def column_bounds(
     if schema.n_single == 0:  # quantile refuses a table without single columns
         return train_x.new_zeros(0), train_x.new_zeros(0)
     raw = schema.destandardize(train_x[:, : schema.n_single].cpu())
-    least = raw.quantile(settings.bounds.low, dim=0)
-    most = raw.quantile(settings.bounds.high, dim=0)
+    # Column by column: torch refuses to take quantiles of more than 16 million values at once.
+    least = torch.stack([column.quantile(settings.bounds.low) for column in raw.unbind(1)])
+    most = torch.stack([column.quantile(settings.bounds.high) for column in raw.unbind(1)])
     for j, feature in enumerate(schema.features[: schema.n_single]):
         action = settings.features[feature.name]
         if action.low is not None:

@@ -9,6 +9,10 @@ Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 
 
+TABLE_FILES = (".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".csv.zip", ".parquet")
+"""Names of files that are a table; any other ``loader`` is a module."""
+
+
 class Frozen(BaseModel):
     """A settings model: frozen, without unknown keys, without silent type conversion.
 

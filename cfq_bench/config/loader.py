@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cfq_bench.config.base import (
+    TABLE_FILES,
     BackboneSettings,
     MethodSettings,
     Named,
@@ -164,7 +165,9 @@ def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dic
     raw = read_yaml(path)
     for key in ("module", "loader", "actions"):  # files named in a user's YAML stand beside it
         value = raw.get(key)
-        if isinstance(value, str) and value.endswith((".py", ".csv", ".yaml", ".yml")):
+        if isinstance(value, str) and value.lower().endswith(
+            (".py", ".yaml", ".yml", *TABLE_FILES)
+        ):
             raw[key] = str((path.parent / value).resolve())
     return {"name": public, **raw}, path
 

@@ -79,7 +79,7 @@ class DataSettings(Named):
     """A table: where it comes from, its columns, its label, its split."""
 
     loader: str
-    """Module with ``load(source) -> DataFrame``, or a CSV file."""
+    """Module with ``load(data_dir) -> Table``, or a CSV or parquet file."""
     target: TargetSettings
     features: Annotated[dict[str, FeatureSettings], Field(min_length=1)]
     protected: list[str]
@@ -88,6 +88,11 @@ class DataSettings(Named):
     fit: FitSettings
     actions: str
     """The action preset used unless --actions names another."""
+    missing: Literal["refuse", "drop", "impute"] = "refuse"
+    """Rows with missing values: refused, dropped, or filled with the train rows' median (numbers)
+    and most frequent category."""
+    unseen: Literal["refuse", "ignore"] = "refuse"
+    """Categories that no train row has: refused, or encoded as none of the known (all zero)."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> "DataSettings":

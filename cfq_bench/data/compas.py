@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from cfq_bench.data.table import Table, read_embedded
+from cfq_bench.data.reading import read_embedded
+from cfq_bench.data.table import Table
 
 
 def load(data_dir: Path | None) -> Table:

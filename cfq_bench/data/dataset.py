@@ -1,7 +1,7 @@
 """From a raw table to encoded splits: what every later part of a run works on."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cfq_bench.config.settings import DataSettings
 from cfq_bench.data.schema import FeatureSchema
-from cfq_bench.data.table import Table, load_table
+from cfq_bench.data.table import Table, impute, load_table
 from cfq_bench.errors import UserError
 from cfq_bench.seeds import derive_seed
 
@@ -79,7 +79,11 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     """
     table = load_table(settings, data_dir)
     train, validation, test = split_rows(table, settings, seed)
-    frame = table.frame
+    if settings.missing == "impute":
+        frame = impute(table.frame, train, settings, table.source)
+        table, raw = replace(table, frame=frame), table.frame
+    else:
+        frame = raw = table.frame
     schema = FeatureSchema.fit(frame.iloc[train], settings.features)
     fit, held_out, evaluated = (
         _encode(table, schema, settings, rows) for rows in (train, validation, test)
@@ -88,7 +92,8 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     for split in (fit, held_out, evaluated):
         digest.update(split.x.numpy().tobytes())
         digest.update(split.y.numpy().tobytes())
-    groups = frame.iloc[test][settings.protected].astype(str).reset_index(drop=True)
+    own = raw.iloc[test][settings.protected]  # nobody's group is imputed
+    groups = own.astype(str).where(own.notna(), "missing").reset_index(drop=True)
     return TabularData(schema, fit, held_out, evaluated, groups, table.source, digest.hexdigest())
 
 
@@ -126,7 +131,7 @@ def _encode(table: Table, schema: FeatureSchema, settings: DataSettings, rows: n
     part = table.frame.iloc[rows]
     favourable = (part[settings.target.column] == settings.target.favourable).to_numpy()
     return Split(
-        schema.encode(part, table.source),
+        schema.encode(part, table.source, settings.unseen),
         torch.from_numpy(favourable.astype(np.int64)),
         part.index.to_numpy(),
     )

@@ -11,9 +11,8 @@ What differs from the paper's Tables 4 and 5:
 
 from pathlib import Path
 
-import pandas as pd
-
-from cfq_bench.data.table import Table, read_embedded
+from cfq_bench.data.reading import read_embedded
+from cfq_bench.data.table import Table, with_categories
 
 # The documented codes, so that the encoding does not depend on which codes a split happens to hold.
 # (A47, "vacation", exists in the documentation alone; A410 is "others".)
@@ -36,7 +35,5 @@ CODES: dict[str, list[str]] = {
 def load(data_dir: Path | None) -> Table:
     """Read the embedded file; `data_dir` is not needed."""
     del data_dir
-    frame = read_embedded("german.csv.xz")
-    for name, codes in CODES.items():
-        frame[name] = pd.Categorical(frame[name], categories=codes)
-    return Table(frame, "embedded german.csv.xz")
+    source = "embedded german.csv.xz"
+    return Table(with_categories(read_embedded("german.csv.xz"), CODES, source), source)

@@ -7,6 +7,7 @@ single-column features.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cfq_bench.config.settings import FeatureKind, FeatureSettings
-from cfq_bench.errors import UserError
+from cfq_bench.errors import UserError, some
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,19 @@ class FeatureSchema:
                 column = stop
         return cls(features)
 
-    def encode(self, frame: pd.DataFrame, source: str = "the data") -> Tensor:
+    def encode(
+        self,
+        frame: pd.DataFrame,
+        source: str = "the data",
+        unseen: Literal["refuse", "ignore"] = "refuse",
+    ) -> Tensor:
         """Encode raw rows.
+
+        Args:
+            frame: has a column per feature.
+            source: what an error calls the rows' origin.
+            unseen: what to do about a category that the schema does not have: raise, or encode
+                its group as all zero.
 
         Returns:
             (B, d) float32.
@@ -110,8 +122,12 @@ class FeatureSchema:
         self._check_kept(frame, raw, single, source)
         one_hot = np.zeros((len(frame), self.width - self.n_single), dtype=np.float32)
         for feature in self.features[self.n_single :]:
-            codes = _codes(frame[feature.name], feature, source)
-            one_hot[np.arange(len(frame)), feature.start - self.n_single + codes] = 1.0
+            codes = _codes(frame[feature.name], feature)
+            known = codes >= 0
+            if unseen == "refuse" and not known.all():
+                raise _unknown(frame[feature.name], int(known.argmin()), feature, source)
+            columns = feature.start - self.n_single + codes
+            one_hot[np.flatnonzero(known), columns[known]] = 1.0
         return torch.cat([single, torch.from_numpy(one_hot)], dim=1)
 
     def decode(self, x: Tensor) -> pd.DataFrame:
@@ -210,14 +226,15 @@ def _categories(column: pd.Series) -> tuple[str, ...]:
     return tuple(sorted(map(str, column.unique())))
 
 
-def _codes(column: pd.Series, feature: Feature, source: str) -> np.ndarray:
-    position = {category: i for i, category in enumerate(feature.categories)}
-    codes = column.astype(str).map(position)
-    unseen = codes.isna().to_numpy()
-    if unseen.any():
-        first = int(unseen.argmax())
-        raise UserError(
-            f"{source}: column {feature.name!r}, row {column.index[first]}: unknown category "
-            f"{str(column.iloc[first])!r}; known: {', '.join(feature.categories)}"
-        )
-    return codes.to_numpy(dtype=np.int64)
+def _codes(column: pd.Series, feature: Feature) -> np.ndarray:
+    """Positions of categories (B,) int64; -1 for one that the schema does not have."""
+    known = pd.Index(feature.categories, dtype=object)
+    return known.get_indexer(pd.Index(column.astype(str), dtype=object)).astype(np.int64)
+
+
+def _unknown(column: pd.Series, position: int, feature: Feature, source: str) -> UserError:
+    return UserError(
+        f"{source}: column {feature.name!r}, row {column.index[position]}: unknown category "
+        f"{str(column.iloc[position])!r}; known: {some(feature.categories)}; data.unseen=ignore "
+        "encodes it as none of them"
+    )

@@ -1,19 +1,18 @@
 """A raw table and where it comes from."""
 
-import lzma
-import zipfile
-import zlib
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
+from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
 from cfq_bench.config.settings import DataSettings
-from cfq_bench.errors import UserError
+from cfq_bench.data.reading import read_file
+from cfq_bench.errors import UserError, some
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,6 @@ class Table:
     """(N,) bool, where the source has a canonical test split."""
 
 
-# pandas' parser errors are ValueErrors; damaged archives raise what each format's module defines.
-_UNREADABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
-
-
 class Loader(Protocol):
     """What a data set's module provides as ``load``."""
 
@@ -40,81 +35,119 @@ class Loader(Protocol):
         ...
 
 
-def read_embedded(name: str) -> pd.DataFrame:
-    """Read one of the files shipped in the package.
+def with_categories(
+    frame: pd.DataFrame, categories: Mapping[str, Sequence[str]], source: str
+) -> pd.DataFrame:
+    """Give columns their documented categories, so that no split's encoding depends on its rows.
+
+    Columns that the frame lacks and missing values are left to `check_table`.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: a value that is not documented; names column and row.
     """
-    file = resources.files("cfq_bench.data") / "embedded" / name
-    with resources.as_file(file) as path:
-        return read_csv(path)
-
-
-def read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV file (compressed or not) with a header line.
-
-    Raises:
-        UserError: missing, unreadable, empty or not a CSV.
-    """
-    try:
-        frame = pd.read_csv(path)
-    except FileNotFoundError:
-        raise UserError(f"data file {path} does not exist") from None
-    except _UNREADABLE as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"data file {path} cannot be read as CSV: {first}") from None
-    if frame.empty:
-        raise UserError(f"data file {path} has no rows")
+    frame = frame.copy()
+    for name, known in categories.items():
+        if name not in frame:
+            continue
+        column = frame[name]
+        wrong = (~column.isin(known) & column.notna()).to_numpy()
+        if wrong.any():
+            first = int(wrong.argmax())
+            raise UserError(
+                f"{source}: column {name!r}, row {frame.index[first]}: unknown category "
+                f"{str(column.iloc[first])!r}; known: {some(known)}"
+            )
+        frame[name] = pd.Categorical(column, categories=list(known))
     return frame
 
 
 def load_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
-    """Read and check the table of a data set.
+    """Read and check the table of a data set; rows with missing values are dropped if it says so.
 
     Raises:
         UserError: the file, a column or a value is not what the settings say; the message names
             the column and the row.
     """
-    if settings.loader.endswith(".csv"):
-        table = Table(read_csv(Path(settings.loader)), settings.loader)
-    else:
-        loader: Loader = load_module(settings.loader).load
-        table = loader(data_dir)
+    table = read_table(settings, data_dir)
+    if settings.missing == "drop":
+        table = drop_missing(table, settings)
     check_table(table, settings)
     return table
 
 
-def check_table(table: Table, settings: DataSettings) -> None:
-    """Refuse missing columns, missing values, non-numbers in numeric columns, unusable labels."""
-    target = settings.target.column
-    check_features(table.frame, settings, table.source, target)
-    _check_target(table.frame[target], settings, table.source)
-
-
-def check_features(frame: pd.DataFrame, settings: DataSettings, source: str, *others: str) -> None:
-    """Refuse rows whose features (and `others`) are missing, empty or of the wrong kind.
+def read_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
+    """Read the table of a data set, with its missing values.
 
     Raises:
-        UserError: names the column, the row, what was expected and what came.
+        UserError: the file cannot be read, or lacks a column.
     """
-    wanted = [*settings.features, *others]
+    if settings.loader.lower().endswith(TABLE_FILES):
+        table = Table(read_file(Path(settings.loader)), settings.loader)
+    else:
+        loader: Loader = load_module(settings.loader).load
+        table = loader(data_dir)
+    _require_columns(table.frame, [*settings.features, settings.target.column], table.source)
+    return replace(table, frame=_whole_codes(table.frame, settings))
+
+
+def _require_columns(frame: pd.DataFrame, wanted: Sequence[str], source: str) -> None:
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise UserError(
             f"{source}: column {missing[0]!r} is missing"
             + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
-            + f"; it has: {', '.join(map(str, frame.columns))}"
+            + f"; it has: {some(map(str, frame.columns))}"
         )
-    for name in wanted:
+
+
+def _whole_codes(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
+    """Category codes that pandas reads as 1.0 because of a missing value beside them are 1."""
+    changed = {}
+    for name, feature in settings.features.items():
         column = frame[name]
-        empty = column.isna().to_numpy()
-        if empty.any():
-            row = frame.index[int(empty.argmax())]
-            raise UserError(
-                f"{source}: column {name!r} has {int(empty.sum())} missing values, the first in "
-                f"row {row}: fill them in or drop these rows"
-            )
+        if feature.kind in ("categorical", "ordinal") and pd.api.types.is_float_dtype(column):
+            values = column.to_numpy(dtype=np.float64)
+            if np.all(np.isnan(values) | (values == np.round(values))) and column.notna().any():
+                changed[name] = column.astype("Int64")
+    return frame.assign(**changed) if changed else frame
+
+
+def check_table(table: Table, settings: DataSettings) -> None:
+    """Refuse missing values, non-numbers in numeric columns, unusable labels."""
+    frame, source = table.frame, table.source
+    target = settings.target.column
+    _refuse_missing(frame[target], source, " (a label cannot be imputed)")
+    if settings.missing != "impute":
+        for name in settings.features:
+            _refuse_missing(frame[name], source, " or impute")
+    _check_kinds(frame, settings, source)
+    _check_target(frame[target], settings, source)
+
+
+def check_features(frame: pd.DataFrame, settings: DataSettings, source: str) -> None:
+    """Refuse rows without labels whose features are missing, empty or of the wrong kind.
+
+    Raises:
+        UserError: names the column, the row, what was expected and what came.
+    """
+    _require_columns(frame, list(settings.features), source)
+    for name in settings.features:
+        if bool(frame[name].isna().any()):
+            raise UserError(f"{source}: {name!r} has no value: give one for every feature")
+    _check_kinds(frame, settings, source)
+
+
+def _refuse_missing(column: pd.Series, source: str, otherwise: str) -> None:
+    empty = column.isna().to_numpy()
+    if empty.any():
+        row = column.index[int(empty.argmax())]
+        raise UserError(
+            f"{source}: column {column.name!r} has {int(empty.sum())} missing values, the first "
+            f"in row {row}: fill them in, or set data.missing to drop{otherwise}"
+        )
+
+
+def _check_kinds(frame: pd.DataFrame, settings: DataSettings, source: str) -> None:
     for name, feature in settings.features.items():
         if feature.kind in ("numeric", "integer"):
             _check_numbers(frame, name, feature.kind, feature.transform, source)
@@ -122,12 +155,64 @@ def check_features(frame: pd.DataFrame, settings: DataSettings, source: str, *ot
             _check_order(frame, name, feature.order, source)
 
 
+def drop_missing(table: Table, settings: DataSettings) -> Table:
+    """Leave out rows with a missing feature or label; the others keep their ids.
+
+    Raises:
+        UserError: no row is left.
+    """
+    whole = table.frame[[*settings.features, settings.target.column]].notna().all(axis=1)
+    keep = whole.to_numpy()
+    if not keep.any():
+        raise UserError(f"{table.source}: every row has a missing value, so none is left to use")
+    test_rows = table.test_rows[keep] if table.test_rows is not None else None
+    return Table(table.frame[keep], table.source, test_rows)
+
+
+def impute(
+    frame: pd.DataFrame, train: np.ndarray, settings: DataSettings, source: str
+) -> pd.DataFrame:
+    """Fill missing features with statistics of the train rows (positions) alone.
+
+    Numbers get the median, rounded where the feature is an integer; categories the most frequent
+    one, of several the first in order.
+
+    Raises:
+        UserError: a feature has no value at all among the train rows.
+    """
+    filled: dict[str, pd.Series] = {}
+    for name, feature in settings.features.items():
+        column = frame[name]
+        empty = column.isna()
+        if not empty.any():
+            continue
+        if feature.kind in ("numeric", "integer"):
+            column = pd.to_numeric(column).astype(np.float64)
+        elif not isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.astype(str).astype(object).where(~empty, None)
+        known = column.iloc[train].dropna()
+        if known.empty:
+            raise UserError(
+                f"{source}: column {name!r} has no value in the train split to impute from: "
+                "leave the feature out, or set data.missing to drop"
+            )
+        value = known.mode().iloc[0]
+        if feature.kind in ("numeric", "integer"):
+            value = known.median()
+            value = round(value) if feature.kind == "integer" else value
+        filled[name] = column.where(~empty, value)
+    return frame.assign(**filled)
+
+
 def _check_numbers(frame: pd.DataFrame, name: str, kind: str, transform: str, source: str) -> None:
     numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
-    wrong = ~np.isfinite(numbers)
+    if pd.api.types.is_datetime64_any_dtype(frame[name]):  # pandas turns dates into nanoseconds
+        numbers = np.full(len(frame), np.nan)
+    present = frame[name].notna().to_numpy()
+    wrong = ~np.isfinite(numbers) & present
     expected = "a number"
     if not wrong.any() and kind == "integer":
-        wrong, expected = numbers != np.round(numbers), "a whole number"
+        wrong, expected = (numbers != np.round(numbers)) & present, "a whole number"
     if not wrong.any() and transform == "log1p":
         wrong, expected = numbers < 0, "a number of at least 0 (its transform is log1p)"
     if wrong.any():
@@ -139,7 +224,7 @@ def _check_numbers(frame: pd.DataFrame, name: str, kind: str, transform: str, so
 
 
 def _check_order(frame: pd.DataFrame, name: str, order: list[str], source: str) -> None:
-    wrong = ~frame[name].astype(str).isin(order).to_numpy()
+    wrong = (~frame[name].astype(str).isin(order) & frame[name].notna()).to_numpy()
     if wrong.any():
         position = int(wrong.argmax())
         raise UserError(
