@@ -1,8 +1,11 @@
 """The exact solver against enumeration, and what it does where it cannot prove anything."""
 
+import importlib.util
 import itertools
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -397,3 +400,56 @@ def test_the_solver_s_gap_is_known_for_small_networks_only() -> None:
         else:
             assert time.perf_counter() - start < 0.5
             assert all(np.isnan(value) for value in gap.values())
+
+
+def test_search_reaches_what_only_the_largest_gains_reach() -> None:
+    """At k = 2, cheap gains of age would take a place that loans and hue need."""
+    space = space_of(max_features=2)
+    model = nn.Sequential(nn.Linear(space.schema.width, 2))
+    x = space.schema.encode(
+        pd.DataFrame({"age": [30], "loans": [0], "rank": ["a"], "hue": ["b"], "sex": ["f"]})
+    )
+    column = {feature.name: feature.start for feature in space.schema.features}
+    with torch.no_grad():
+        model[0].weight.zero_()
+        weight = model[0].weight[1]
+        weight[column["age"]] = 9.0  # one year to the bound: the best rate, a small gain
+        weight[column["loans"]] = 4.0
+        weight[column["hue"] + 2] = 3.0
+        reach = [float(end[0, column["loans"]]) for end in space.row_bounds(x)]
+        gain = 4.0 * (reach[1] - float(x[0, column["loans"]])) + 3.0
+        model[0].bias.copy_(torch.tensor([0.0, 0.2 - gain - float(weight @ x[0])]))
+    model.requires_grad_(False)
+    target = torch.ones(1, dtype=torch.int64)
+    exact = answers(model, space, x, target)
+    found = make_solver(load_settings(solver="search").solver).solve(model, space, x, target, KAPPA)
+    assert exact.status.tolist() == found.status.tolist() == [int(Status.FOUND)]
+    assert float(found.cost) == pytest.approx(float(exact.cost[0]), abs=1e-5)
+
+
+def test_the_gap_report_writes_what_it_measured(tmp_path: Path) -> None:
+    path = Path(__file__).parents[1] / "scripts" / "gap_report.py"
+    spec = importlib.util.spec_from_file_location("gap_report", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.main(["--rows", "8", "--data", "german", "--out", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "gap_report.json").read_text())
+    assert [(line["backbone"], line["solver"]) for line in report["lines"]] == [
+        ("logreg", "search"),
+        ("logreg", "pgd"),
+        ("mlp_small", "search"),
+        ("mlp_small", "pgd"),
+    ]
+    for line in report["lines"]:
+        assert line["rows"] == 8
+        assert line["frr_found"] <= line["frr_proved"] <= 1.0
+        assert line["gap_mean"] is None or line["gap_mean"] >= -1e-4
+    table = (tmp_path / "gap_report.md").read_text().splitlines()
+    assert len(table) == 2 + len(report["lines"])
+    assert script.main(["--data", "nowhere", "--out", str(tmp_path)]) == 1
+    assert (
+        "unknown data 'nowhere'"
+        in json.loads((tmp_path / "gap_report.json").read_text())["skipped"]["nowhere, logreg"]
+    )
