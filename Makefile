@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check benchmarks table clean
+.PHONY: run test check benchmarks gaps table clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
@@ -18,6 +18,9 @@ check: $(VENV)/installed  ## what CI checks beside the tests
 
 benchmarks: $(VENV)/installed  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks
+
+gaps: $(VENV)/installed  ## the solvers against exact optima
+	$(BIN)/python scripts/gap_report.py
 
 table: $(VENV)/installed  ## the README's table, from nothing
 	$(BIN)/python scripts/headline.py

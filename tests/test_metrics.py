@@ -591,9 +591,9 @@ def test_the_solver_s_gap_is_measured_against_the_optimum() -> None:
     got = solver_gap(settings, world.teacher, world.space, worse)
     assert got["solver/gap_mean"] == pytest.approx(0.5, abs=2e-3)
     assert got["solver/gap_p90"] == pytest.approx(0.5, abs=2e-3)
-    deep = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    smooth = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
     for unknown in (
-        solver_gap(settings, deep, world.space, direction),
+        solver_gap(settings, smooth, world.space, direction),
         solver_gap(
             load_settings("fp32", "compas", overrides=["evaluation.exact_rows=0"]),
             world.teacher,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cfq_bench.actions.action_set import ActionSet
-from cfq_bench.actions.exact import exact_linear_costs, linear_margin
+from cfq_bench.actions.exact import exact_actions
 from cfq_bench.actions.greedy import greedy_actions
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
 from cfq_bench.actions.pgd import projected_gradient
@@ -33,6 +33,8 @@ from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime
 
 SOLVERS = ("search", "pgd")
+EVERY = (*SOLVERS, "exact")
+"""Exact refuses models whose weights it cannot read, and proves instead of giving up."""
 KAPPA = 0.1
 
 
@@ -199,7 +201,7 @@ def check_solution(
 # --- faults that users met elsewhere ---
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_frozen_features_stay_even_with_the_largest_weights(name: str) -> None:
     space = space_of(features={"age": "immutable", "hue": "immutable"})
     rng = np.random.default_rng(0)
@@ -248,7 +250,7 @@ def test_a_constant_classifier_is_not_found_in_bounded_time(name: str, depth: in
     assert bool(solution.cost.isinf().all())
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_accepted_rows_are_left_alone(name: str) -> None:
     space = space_of()
     model = linear([1.0, 1.0, 0.3, 0.0, 0.4, 0.8, 0.2, 0.0], -1.0)
@@ -279,7 +281,7 @@ def test_an_unreachable_target_returns_no_iterate(name: str) -> None:
     assert bool((solution.margin <= 0).all())
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("target", [0, 1])
 def test_validity_is_judged_against_the_target(name: str, target: int) -> None:
     """Either class can be the target: what the rows' labels are plays no part."""
@@ -338,18 +340,18 @@ def test_a_single_swap_is_found_where_it_is_the_optimum() -> None:
 
 
 @pytest.mark.parametrize("names", [["age", "pay"], ["hue", "sex"], ["rank"]])
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_tables_of_one_kind_only(name: str, names: list[str]) -> None:
     space = space_of(TRAIN[names])
     model = linear([1.0, *[0.0] * (space.schema.width - 1)], -0.5)
     x = random_rows(space, 40, 5)
     solution = solver_named(name).solve(model, space, x, to_one(x), 0.0)
     check_solution(solution, model, space, x, to_one(x), 0.0)
-    if name == "search":
+    if name != "pgd":
         assert bool(solution.found.any())
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_rows_give_no_answers(name: str) -> None:
     space = space_of()
     x = random_rows(space, 3, 0)[:0]
@@ -448,7 +450,8 @@ def test_found_actions_hold_in_every_kind_of_set(
 ) -> None:
     here = task("german", "logreg", *overrides)
     x, target = here.rejected(40)
-    for name in SOLVERS:
+    linear_cost = here.settings.actions.cost == "weighted_l1"
+    for name in EVERY if linear_cost else SOLVERS:
         solution = solver_named(name).solve(here.teacher, here.space, x, target, KAPPA)
         assert bool(solution.found.any())
         if here.settings.actions.grid:
@@ -555,12 +558,10 @@ def test_exact_and_search_against_enumeration(
         x = random_rows(space, 12, seed)
         x = x[model(x).argmax(1) != target][:3]
         targets = torch.full((len(x),), target)
-        margin = linear_margin(model)
-        assert margin is not None
-        np.testing.assert_allclose(margin[0], weights, atol=1e-7)
         truth = np.array([least_cost(space, r, weights, 0.25, sign, KAPPA) for r in x])
-        exact = exact_linear_costs(margin, space, x, targets, KAPPA)
-        np.testing.assert_allclose(exact, truth, atol=1e-5)
+        exact = exact_actions(model, space, x, targets, KAPPA, time_limit_s=10.0)
+        np.testing.assert_allclose(exact.bound, truth, atol=5e-5)
+        np.testing.assert_allclose(exact.cost, truth, atol=5e-5)
         solution = solver_named("search").solve(model, space, x, targets, KAPPA)
         check_solution(solution, model, space, x, targets, KAPPA)
         ours = solution.cost.double().numpy()
@@ -579,17 +580,15 @@ def test_search_is_near_the_exact_optimum_on_logistic_regression(
     task: Callable[..., Task], data_name: str
 ) -> None:
     here = task(data_name, "logreg")
-    x, target = here.rejected(64)
-    margin = linear_margin(here.teacher)
-    assert margin is not None
+    x, target = here.rejected(128)
     solution = solver_named("search").solve(here.teacher, here.space, x, target, KAPPA)
-    optimal = exact_linear_costs(margin, here.space, x, target, KAPPA)
+    optimal = exact_actions(here.teacher, here.space, x, target, KAPPA, time_limit_s=10.0).bound
     found = solution.found.numpy()
     ours = solution.cost.double().numpy()
     assert np.isfinite(optimal[found]).all()
     assert (ours >= optimal - 1e-4).all()
-    assert (np.isfinite(optimal) & ~found).mean() <= 0.1
-    assert (ours[found] / optimal[found] - 1.0).mean() < 0.10
+    assert (np.isfinite(optimal) & ~found).mean() <= 0.02
+    assert (ours[found] / optimal[found] - 1.0).mean() < 0.05
 
 
 @pytest.mark.parametrize("backbone", ["logreg", "mlp2"])
@@ -609,17 +608,6 @@ def test_search_is_never_dearer_than_its_own_gradient_path(
     both = strict.found & ours.found
     assert int(ours.found.sum()) >= int(strict.found.sum())
     assert float(ours.cost[both].mean()) <= float(strict.cost[both].mean())
-
-
-def test_exact_says_infeasible_and_knows_its_limits() -> None:
-    space = space_of(max_features=1)
-    margin = (np.full(8, 0.1), -9.0)
-    x = random_rows(space, 2, 0)
-    assert np.isinf(exact_linear_costs(margin, space, x, to_one(x), 0.0)).all()
-    with pytest.raises(ValueError, match="need the weighted_l1 cost, got weighted_l2"):
-        exact_linear_costs(margin, space_of(cost="weighted_l2"), x, to_one(x), 0.0)
-    assert linear_margin(nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))) is None
-    assert linear_margin(nn.Sequential(nn.Linear(8, 3))) is None
 
 
 def test_shrinking_keeps_actions_valid_and_makes_none_dearer(task: Callable[..., Task]) -> None:
@@ -669,6 +657,20 @@ def test_blocks_change_no_logit(task: Callable[..., Task]) -> None:
     for i in (0, 17, 255, 256, 299):
         assert torch.equal(bits(blocked(x[[i]])), bits(whole[[i]]))
     assert blocked(x[:0]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("width", [7, 10, 12, 61])
+@pytest.mark.parametrize("hidden", [[], [16, 8], [64, 32]])
+def test_a_row_s_logits_do_not_depend_on_its_place(width: int, hidden: list[int]) -> None:
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise([width, *hidden]):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    blocked = in_blocks(nn.Sequential(*layers, nn.Linear([width, *hidden][-1], 2)))
+    x = torch.randn(300, width)
+    order = torch.randperm(300)
+    assert torch.equal(bits(blocked(x[order])), bits(blocked(x)[order]))
+    assert in_blocks(blocked) is blocked
 
 
 # --- iterates ---

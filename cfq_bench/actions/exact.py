@@ -1,179 +1,226 @@
-"""Exact minimal-cost actions on linear models (paper, A.6), as a mixed-integer program.
+"""Exact minimal-cost actions on linear models (paper, A.6) and small ReLU networks.
 
 The oracle that the search is measured against. Solved by HiGHS through `scipy.optimize.milp`, and
 every answer is checked on the model again, because HiGHS can return points that violate their
 constraints.
 """
 
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import Bounds, LinearConstraint, milp
-from torch import Tensor, nn
+from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.actions.greedy import greedy_actions
+from cfq_bench.actions.layers import Affine, read_layers
+from cfq_bench.actions.outcome import Model, Status, target_margin
+from cfq_bench.actions.program import Moves, Program, Verdict, moves_of
+from cfq_bench.actions.shrink import shrink
+from cfq_bench.actions.solver import Solver, in_blocks
+from cfq_bench.actions.space import ActionSpace
+from cfq_bench.config.base import Positive, SolverSettings
+from cfq_bench.errors import UserError
 
 MOST_VALUES = 512
-"""Grid features with more reachable values are relaxed to an interval: the optimum is then a lower
-bound, and a gap to it an upper bound."""
-TIME_LIMIT_S = 10.0
+"""Grid columns with more reachable values are relaxed to an interval: the bound is then that of the
+relaxation, and an answer is its optimum rounded to whole numbers."""
+MOST_UNITS = 48
+"""Hidden units up to which most rows are proved in seconds."""
+SLACK = 1e-5
+"""Logits by which a program's margin may differ from the float32 network's."""
+_RETRIES = (SLACK, 1e-4, 1e-3)
+"""Margins beyond kappa that are asked for when a program's optimum fails on the network."""
+_GRID_POINTS, _BISECTIONS = 13, 14
+"""Of the greedy plan whose cost caps the program: they decide time, not answers."""
 
 
-def linear_margin(network: nn.Module) -> tuple[np.ndarray, float] | None:
-    """The margin of class 1 as (weights (d,), bias), where the network is one linear layer."""
-    layers: list[nn.Module] = list(network.children())
-    if isinstance(network, DeployedNetwork):
-        layers = list(network.layers)
-    if len(layers) != 1 or not isinstance(layers[0], nn.Linear | DeployedLinear):
-        return None
-    layer = layers[0]
-    weight = layer.weight.detach().double().cpu().numpy()
-    bias = np.zeros(2) if layer.bias is None else layer.bias.detach().double().cpu().numpy()
-    if len(weight) != 2:
-        return None
-    return weight[1] - weight[0], float(bias[1] - bias[0])
+class Config(SolverSettings):
+    """Settings of the exact solver."""
+
+    time_limit_s: Positive
+    """Seconds per program: a row has one, and one more where its optimum fails on the network."""
 
 
-@dataclass
-class _Program:
-    """Columns of the program: cost, margin gain, upper bound, whole or not, feature."""
+class Exact(Solver):
+    """Least cost, proved: linear models and ReLU networks up to 48 hidden units, weighted l1.
 
-    cost: list[float] = field(default_factory=list)
-    gain: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
-    feature: list[int] = field(default_factory=list)
+    INFEASIBLE is a proof. NOT_FOUND: the time limit came first, so that an answer can depend on the
+    machine's speed. Activation quantizers are step functions: such networks are refused.
+    """
 
-    def add(self, cost: float, gain: float, upper: float, whole: bool, feature: int) -> None:
-        """Add one column."""
-        self.cost.append(cost)
-        self.gain.append(gain)
-        self.upper.append(upper)
-        self.whole.append(whole)
-        self.feature.append(feature)
+    def search(
+        self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
+    ) -> tuple[Tensor, Tensor]:
+        """See `Solver.search`."""
+        answer = exact_actions(
+            model, space, x, target, kappa, time_limit_s=self.config.time_limit_s
+        )
+        return answer.point, answer.status
 
 
-def exact_linear_costs(
-    margin: tuple[np.ndarray, float], space: ActionSet, x: Tensor, target: Tensor, kappa: float
-) -> np.ndarray:
-    """Least cost of reaching the target at the required margin, for each row.
+@dataclass(frozen=True)
+class ExactAnswer:
+    """What is proved about B rows.
+
+    Attributes:
+        point: (B, d) where the cheapest action leads; the row itself unless FOUND.
+        status: (B,) int8, `Status`: FOUND, NOT_FOUND or INFEASIBLE.
+        cost: (B,) float64: inf unless FOUND.
+        bound: (B,) float64: no action costs less; inf where INFEASIBLE. It equals the cost up to
+            rounding, unless time ran out or a grid column was relaxed.
+    """
+
+    point: Tensor
+    status: Tensor
+    cost: np.ndarray
+    bound: np.ndarray
+
+
+def exact_actions(
+    model: Model,
+    space: ActionSpace,
+    x: Tensor,
+    target: Tensor,
+    kappa: float,
+    *,
+    time_limit_s: float,
+    start: tuple[Tensor, Tensor] | None = None,
+) -> ExactAnswer:
+    """Solve one mixed-integer program for each row.
 
     Args:
-        margin: of class 1, from `linear_margin`.
+        model: a network that `read_layers` can read.
         space: the action set; its cost must be weighted l1.
         x: (B, d) factual rows.
         target: (B,) int64 in {0, 1}.
         kappa: required margin.
-
-    Returns:
-        (B,) float64: inf where no action exists, NaN where the time limit came first.
+        time_limit_s: for each program.
+        start: points (B, d), and which of them may be actions (B,) bool; those that are cap the
+            cost in their programs. Default: greedy plans.
 
     Raises:
-        ValueError: another cost than weighted l1.
+        UserError: another cost or action space, or a network that cannot be read.
     """
+    if not isinstance(space, ActionSet):
+        raise UserError("exact solutions are for tables: use solver=pgd")
     if space.settings.cost != "weighted_l1":
-        raise ValueError(f"exact solutions need the weighted_l1 cost, got {space.settings.cost}")
-    weights, bias = margin
-    low, high = space.row_bounds(x)
-    costs = np.empty(len(x))
-    for i in range(len(x)):
-        sign = 1.0 if int(target[i]) == 1 else -1.0
-        row = x[i].double().cpu().numpy()
-        missing = kappa - sign * (weights @ row + bias)
-        program = _Program()
-        _add_singles(program, space, x[i], low[i], high[i], sign * weights)
-        _add_categories(program, space, row, sign * weights)
-        costs[i] = _solve(program, missing, space.max_features)
-    return costs
+        raise UserError(
+            f"exact solutions need the weighted_l1 cost, got {space.settings.cost}: use "
+            "solver=search, or actions.cost=weighted_l1"
+        )
+    blocked = in_blocks(model)
+    layers = read_layers(blocked.network, MOST_UNITS)
+    with torch.no_grad():
+        points, valid = start or _greedy(blocked, space, x, target, kappa)
+        holds = target_margin(blocked(points), target) > kappa
+        valid = valid & holds & ~space.violations(x, points)
+        rows = [
+            _Row(blocked, space, layers, x[i : i + 1], target[i : i + 1], kappa, time_limit_s)
+            for i in range(len(x))
+        ]
+        answers = [
+            row.answer(point if ok else None)
+            for row, point, ok in zip(rows, torch.split(points, 1), valid.tolist(), strict=True)
+        ]
+    if not answers:
+        return ExactAnswer(x, x.new_zeros(0, dtype=torch.int8), np.zeros(0), np.zeros(0))
+    point, status, bound = zip(*answers, strict=True)
+    solution = torch.cat(point)
+    found = np.array([each == Status.FOUND for each in status])
+    cost = np.where(found, space.cost(x, solution).double().cpu().numpy(), np.inf)
+    statuses = torch.tensor([int(s) for s in status], dtype=torch.int8, device=x.device)
+    return ExactAnswer(solution, statuses, cost, np.array(bound))
 
 
-def _add_singles(
-    program: _Program, space: ActionSet, x: Tensor, low: Tensor, high: Tensor, weights: np.ndarray
-) -> None:
-    for j in range(space.n_single):
-        if bool(space.immutable[j]) or weights[j] == 0.0:
-            continue
-        end = high[j] if weights[j] > 0 else low[j]
-        reach = abs(float(end) - float(x[j]))
-        if reach == 0.0:
-            continue
-        values = _grid_values(space, j, x, end)
-        if values is None:
-            program.add(1.0, abs(weights[j]), reach, False, j)
-            continue
-        for value in values:
-            distance = abs(value - float(x[j]))
-            program.add(distance, abs(weights[j]) * distance, 1.0, True, j)
+def _greedy(
+    model: Model, space: ActionSet, x: Tensor, target: Tensor, kappa: float
+) -> tuple[Tensor, Tensor]:
+    point, valid = greedy_actions(model, space, x, target, kappa, points=_GRID_POINTS)
+    small = shrink(model, space, x, target, point, valid, kappa, bisections=_BISECTIONS)
+    return small, valid
 
 
-def _grid_values(space: ActionSet, j: int, x: Tensor, end: Tensor) -> list[float] | None:
-    """Encoded values of the whole raw numbers between the factual and a bound, or None."""
-    if not bool(space.grid[j]):
-        return None
-    ends = torch.stack([x[: space.n_single], x[: space.n_single]])
-    ends[1, j] = end
-    raw = space.schema.destandardize(ends)[:, j].round()
-    start, stop = int(raw[0]), int(raw[1])
-    if abs(stop - start) > MOST_VALUES:
-        return None
-    step = 1 if stop > start else -1
-    whole = torch.arange(start + step, stop + step, step, dtype=torch.float64)
-    table = torch.zeros(len(whole), space.n_single, dtype=torch.float64)
-    table[:, j] = whole
-    return [float(value) for value in space.schema.standardize(table)[:, j]]
+class _Row:
+    """One row (1, d) and its programs."""
 
+    def __init__(
+        self,
+        model: Model,
+        space: ActionSet,
+        layers: list[Affine],
+        x: Tensor,
+        target: Tensor,
+        kappa: float,
+        time_limit_s: float,
+    ) -> None:
+        self.model, self.space, self.layers = model, space, layers
+        self.x, self.target, self.kappa, self.time_limit_s = x, target, kappa, time_limit_s
 
-def _add_categories(
-    program: _Program, space: ActionSet, row: np.ndarray, weights: np.ndarray
-) -> None:
-    for index, (start, stop) in enumerate(space.schema.groups, start=space.n_single):
-        if bool(space.immutable[index]):
-            continue
-        current = weights[start:stop] @ row[start:stop]
-        for gain in weights[start:stop] - current:
-            if gain > 0.0:
-                program.add(1.0, float(gain), 1.0, True, index)
+    def answer(self, start: Tensor | None) -> tuple[Tensor, Status, float]:
+        """The point, the status and the bound."""
+        budget = np.inf if start is None else float(self.space.cost(self.x, start)) + SLACK
+        moves = moves_of(self.space, self.x[0], MOST_VALUES).within(budget)
+        sign = 1.0 if int(self.target) == 1 else -1.0
+        row = self.x[0].double().cpu().numpy()
+        program = Program(moves, self.layers, row, sign, self.space.max_features, budget)
+        first = program.solve(self.kappa - SLACK, self.time_limit_s)
+        if first.verdict is Verdict.INFEASIBLE:
+            # Nothing is cheaper than the start, or there is nothing at all.
+            if start is None:
+                return self.x, Status.INFEASIBLE, np.inf
+            return start, Status.FOUND, budget - SLACK
+        if first.verdict is Verdict.UNDECIDED:
+            return self.x, Status.NOT_FOUND, first.bound
+        best, outcome = self._verified(moves, first.units), first
+        for more in _RETRIES:
+            if best is not None or outcome.verdict is not Verdict.OPTIMAL:
+                break
+            outcome = program.solve(self.kappa + more, self.time_limit_s)
+            best = self._verified(moves, outcome.units)
+        known = [point for point in (best, start) if point is not None]
+        if not known:
+            return self.x, Status.NOT_FOUND, first.bound
+        cheapest = min(known, key=lambda point: float(self.space.cost(self.x, point)))
+        return cheapest, Status.FOUND, first.bound
 
+    def _verified(self, moves: Moves, units: np.ndarray | None) -> Tensor | None:
+        """The cheapest rounding of a program's optimum that holds on the network, or None."""
+        if units is None:
+            return None
+        points = self._rounded(moves, units)
+        origin = self.x.expand_as(points)
+        margin = target_margin(self.model(points), self.target.expand(len(points)))
+        ok = (margin > self.kappa) & ~self.space.violations(origin, points)
+        if not bool(ok.any()):
+            return None
+        cost = torch.where(ok, self.space.cost(origin, points), torch.inf)
+        return points[cost.argmin()][None]
 
-def _solve(program: _Program, missing: float, most_features: int) -> float:
-    if missing <= 0.0:
-        return 0.0
-    count = len(program.cost)
-    if count == 0:
-        return np.inf
-    # A relaxed column needs an indicator of its own, to count as one changed feature.
-    relaxed = [i for i, whole in enumerate(program.whole) if not whole]
-    total = count + len(relaxed)
-    gain = np.zeros(total)
-    gain[:count] = program.gain
-    changed = np.zeros(total)
-    changed[[i for i, whole in enumerate(program.whole) if whole]] = 1.0
-    changed[count:] = 1.0
-    constraints = [
-        LinearConstraint(gain, lb=missing),
-        LinearConstraint(changed, ub=most_features),
-    ]
-    for k, i in enumerate(relaxed):
-        linked = np.zeros(total)
-        linked[i], linked[count + k] = 1.0, -program.upper[i]
-        constraints.append(LinearConstraint(linked, ub=0.0))
-    for feature in sorted(set(program.feature)):
-        one = np.zeros(total)
-        one[[i for i in range(count) if program.feature[i] == feature and program.whole[i]]] = 1.0
-        if one.any():
-            constraints.append(LinearConstraint(one, ub=1.0))
-    cost = np.concatenate([program.cost, np.zeros(len(relaxed))])
-    result = milp(
-        cost,
-        constraints=constraints,
-        integrality=np.concatenate([program.whole, np.ones(len(relaxed))]).astype(int),
-        bounds=Bounds(0.0, np.concatenate([program.upper, np.ones(len(relaxed))])),
-        options={"time_limit": TIME_LIMIT_S},
-    )
-    if result.status == 2:
-        return np.inf
-    if result.status != 0 or gain @ result.x < missing - 1e-6:
-        return np.nan
-    return float(result.fun)
+    def _rounded(self, moves: Moves, units: np.ndarray) -> Tensor:
+        """Points (P, d) of a program's optimum, relaxed grid columns rounded down and up."""
+        schema, singles = self.space.schema, self.space.n_single
+        own = self.x[0].double().cpu().numpy()
+        change = moves.delta @ units
+        moved = torch.from_numpy(np.abs(moves.delta) @ units > 0)
+        point = torch.where(moved, torch.from_numpy(own + change), self.x[0].double().cpu())
+        point[singles:] = point[singles:].round()
+        free = moves.column[moves.relaxed & (units > 0)].tolist()
+        raw = schema.destandardize(point[None, :singles])
+        points = []
+        for ups in itertools.product((False, True), repeat=min(len(free), 6)):
+            whole = raw.clone()
+            for j, up in zip(free, ups, strict=False):
+                whole[0, j] = raw[0, j].ceil() if up else raw[0, j].floor()
+            tried = point[None].to(torch.float32)
+            rounded = torch.zeros(singles, dtype=torch.bool)
+            rounded[free] = True
+            tried[:, :singles] = torch.where(rounded, schema.standardize(whole), tried[:, :singles])
+            points.append(tried)
+        tried = torch.cat(points).to(self.x.device)
+        origin = self.x.expand_as(tried)
+        low, high = self.space.row_bounds(origin)
+        single = self.space.snap(origin, tried[:, :singles])
+        tried[:, :singles] = torch.minimum(torch.maximum(single, low), high)
+        return tried

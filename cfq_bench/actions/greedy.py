@@ -30,7 +30,14 @@ class _Moves:
 
 
 def greedy_actions(
-    model: Model, space: ActionSet, x: Tensor, target: Tensor, kappa: float, points: int
+    model: Model,
+    space: ActionSet,
+    x: Tensor,
+    target: Tensor,
+    kappa: float,
+    points: int,
+    *,
+    price_matters: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Add the move with the best margin gain per cost, up to k features; keep the cheapest plan.
 
@@ -44,6 +51,8 @@ def greedy_actions(
         target: (B,) int64.
         kappa: margin to exceed.
         points: values tried per single-column feature.
+        price_matters: false: add the move with the largest gain instead. Where few features may
+            change, cheap ones can use up k before the margin is reached.
 
     Returns:
         Points (B, d), and whether each is valid (B,) bool.
@@ -67,7 +76,7 @@ def greedy_actions(
         best = torch.where(better[:, None], _apply(plan, moves, rows, move), best)
         best_cost = torch.where(better, cheapest, best_cost)
 
-        score = gain / price.clamp_min(_LEAST_COST)
+        score = gain / price.clamp_min(_LEAST_COST) if price_matters else gain
         score = torch.where(allowed & (gain > 0), score, -torch.inf)
         top, move = score.max(dim=1)
         go = top > -torch.inf

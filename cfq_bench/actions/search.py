@@ -56,6 +56,19 @@ class Search(Solver):
             greedy, greedy_ok = greedy_actions(
                 model, space, x, target, kappa, points=config.grid_points
             )
+            hard = (~gradient_ok & ~greedy_ok).nonzero()[:, 0]
+            if len(hard):
+                bold, bold_ok = greedy_actions(
+                    model,
+                    space,
+                    x[hard],
+                    target[hard],
+                    kappa,
+                    points=config.grid_points,
+                    price_matters=False,
+                )
+                greedy = greedy.index_copy(0, hard, bold)
+                greedy_ok = greedy_ok.index_copy(0, hard, bold_ok)
             # One pass over both candidates of every row.
             twice = torch.cat([x, x])
             valid = torch.cat([gradient_ok, greedy_ok])

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
 from cfq_bench.actions.space import ActionSpace
@@ -14,6 +15,9 @@ from cfq_bench.config.plugin import load_class
 BLOCK = 256
 """Rows per network call. Matrix products of one fixed shape, so that a row's logits, and with them
 its answer, depend neither on its neighbours nor on the number of rows."""
+ALIGN = 16
+"""Encoded rows start at multiples of this many floats: else, at odd widths, the order in which a
+row's products are summed depends on its place in the block."""
 CHUNK = 2048
 """Rows solved together; bounds the memory of candidate sets."""
 
@@ -37,7 +41,8 @@ class Solver:
         """Search for rows that all need an action.
 
         Args:
-            model: inputs to logits, called on blocks of fixed size.
+            model: inputs to logits, called on blocks of fixed size; `in_blocks(model).network` is
+                the network itself.
             space: the action space.
             x: (B, ...) factual inputs.
             target: (B,) int64 wanted classes.
@@ -111,18 +116,36 @@ def make_solver(config: SolverSettings) -> Solver:
     return solver
 
 
-def in_blocks(model: Model, block: int = BLOCK) -> Model:
-    """Call a model on blocks of exactly `block` rows, padded with zeros; differentiable."""
+class Blocked:
+    """A model called on blocks of exactly `block` rows, padded with zeros; differentiable.
 
-    def call(inputs: Tensor) -> Tensor:
+    Args:
+        network: the model itself, for solvers that read its weights.
+        block: rows per call.
+    """
+
+    def __init__(self, network: Model, block: int) -> None:
+        self.network = network
+        self.block = block
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Logits of any number of rows."""
         count = len(inputs)
-        missing = -count % block
-        if missing:
+        missing = -count % self.block
+        if inputs.dim() == 2:
+            width = inputs.shape[1]
+            inputs = F.pad(inputs, (0, -width % ALIGN, 0, missing))[:, :width]
+        elif missing:
             padding = inputs.new_zeros(missing, *inputs.shape[1:])
             inputs = torch.cat([inputs, padding])
-        return torch.cat([model(part) for part in torch.split(inputs, block)])[:count]
+        return torch.cat([self.network(part) for part in torch.split(inputs, self.block)])[:count]
 
-    return call
+
+def in_blocks(model: Model, block: int = BLOCK) -> Blocked:
+    """Call a model on blocks of fixed size; a model that is called so already stays as it is."""
+    if isinstance(model, Blocked) and model.block == block:
+        return model
+    return Blocked(model, block)
 
 
 def _nothing(space: ActionSpace, x: Tensor) -> Solution:
