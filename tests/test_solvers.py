@@ -647,6 +647,24 @@ def test_greedy_says_which_of_its_plans_hold(task: Callable[..., Task]) -> None:
     assert torch.equal(bits(point[~valid]), bits(x[~valid]))
 
 
+def test_exchanges_make_answers_cheaper_and_none_dearer(
+    task: Callable[..., Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = task("german", "mlp2")
+    x = here.data.test.x[:150]
+    target = 1 - here.teacher(x).argmax(1)
+    solver = solver_named("search")
+    ours = solver.solve(here.teacher, here.space, x, target, KAPPA)
+    monkeypatch.setattr(
+        "cfq_bench.actions.search.exchanged",
+        lambda model, space, x, target, point, *_: (point, torch.zeros(len(x), dtype=torch.bool)),
+    )
+    without = solver.solve(here.teacher, here.space, x, target, KAPPA)
+    assert torch.equal(ours.status, without.status)
+    assert bool((ours.cost <= without.cost).all())
+    assert bool((ours.cost < without.cost - 0.01).any())
+
+
 def test_blocks_change_no_logit(task: Callable[..., Task]) -> None:
     here = task("german", "mlp2")
     x = here.data.test.x

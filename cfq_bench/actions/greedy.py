@@ -143,3 +143,54 @@ def _try(
 
 def _apply(plan: Tensor, moves: _Moves, rows: Tensor, move: Tensor) -> Tensor:
     return torch.where(moves.own[move], moves.value[rows, move], plan)
+
+
+def exchanged(
+    model: Model,
+    space: ActionSet,
+    x: Tensor,
+    target: Tensor,
+    point: Tensor,
+    kappa: float,
+    points: int,
+) -> tuple[Tensor, Tensor]:
+    """Undo one change of an action and make one other move instead, if that looks cheaper.
+
+    Args:
+        model: inputs to logits.
+        space: the action set.
+        x: (B, d) factual rows.
+        target: (B,) int64.
+        point: (B, d) actions.
+        kappa: margin to exceed.
+        points: values tried per single-column feature.
+
+    Returns:
+        Points (B, d) that exceed the margin, and which differ from the given ones (B,) bool. A move
+        that overshoots counts as in `greedy_actions`.
+    """
+    best, best_cost = point, space.cost(x, point) - _LEAST_COST
+    improved = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    changed = space.changed(x, point)
+    for feature in (~space.immutable).nonzero()[:, 0].tolist():
+        rows = changed[:, feature].nonzero()[:, 0]
+        if not len(rows):
+            continue
+        moves = _moves(space, x[rows], points)
+        own = space.feature_of_column == feature
+        plan = torch.where(own, x[rows], point[rows])
+        margin, spent = target_margin(model(plan), target[rows]), space.cost(x[rows], plan)
+        after, after_cost = _try(model, space, x[rows], target[rows], plan, moves)
+        gain = (after - margin[:, None]).clamp_min(_LEAST_GAIN)
+        share = ((kappa - margin)[:, None] / gain).clamp(0, 1)
+        reached = spent[:, None] + (after_cost - spent[:, None]) * share
+        reached = torch.where(moves.partial, reached, after_cost)
+        # The same feature is left out: interpolated, it would seem cheaper than it is.
+        allowed = (after > kappa) & (moves.feature != feature)
+        cheapest, move = torch.where(allowed, reached, torch.inf).min(dim=1)
+        better = cheapest < best_cost[rows]
+        chosen = _apply(plan, moves, torch.arange(len(rows), device=x.device), move)
+        best = best.index_copy(0, rows, torch.where(better[:, None], chosen, best[rows]))
+        best_cost = best_cost.index_copy(0, rows, torch.where(better, cheapest, best_cost[rows]))
+        improved = improved.index_copy(0, rows, improved[rows] | better)
+    return best, improved

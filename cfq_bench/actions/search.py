@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
-from cfq_bench.actions.greedy import greedy_actions
+from cfq_bench.actions.greedy import exchanged, greedy_actions
 from cfq_bench.actions.outcome import Model, Status
 from cfq_bench.actions.pgd import projected_gradient
 from cfq_bench.actions.shrink import shrink
@@ -34,7 +34,10 @@ class Config(SolverSettings):
 
 
 class Search(Solver):
-    """Projected gradient with accumulator, and greedy single-feature changes; the cheaper one."""
+    """Projected gradient with accumulator, and greedy single-feature changes; the cheaper one.
+
+    The answer then has one of its changes exchanged for another, where that is cheaper.
+    """
 
     def search(
         self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
@@ -86,4 +89,35 @@ class Search(Solver):
             first, second = cost.chunk(2)
             point = torch.where((second < first)[:, None], points[len(x) :], points[: len(x)])
             found = gradient_ok | greedy_ok
+            point = self._exchange(model, space, x, target, point, found, kappa)
         return point, torch.where(found, int(Status.FOUND), int(Status.NOT_FOUND)).to(torch.int8)
+
+    def _exchange(
+        self,
+        model: Model,
+        space: ActionSet,
+        x: Tensor,
+        target: Tensor,
+        point: Tensor,
+        found: Tensor,
+        kappa: float,
+    ) -> Tensor:
+        """Exchange one change for another where the result, shrunk, is cheaper."""
+        rows = found.nonzero()[:, 0]
+        other, differs = exchanged(
+            model, space, x[rows], target[rows], point[rows], kappa, self.config.grid_points
+        )
+        rows, other = rows[differs], other[differs]
+        x, target = x[rows], target[rows]
+        small = shrink(
+            model,
+            space,
+            x,
+            target,
+            other,
+            differs[differs],
+            kappa,
+            bisections=self.config.bisections,
+        )
+        cheaper = space.cost(x, small) < space.cost(x, point[rows])
+        return point.index_copy(0, rows, torch.where(cheaper[:, None], small, point[rows]))
