@@ -6,9 +6,8 @@ from pathlib import Path
 import click
 
 from cfq_bench import __version__
+from cfq_bench.cli.data import FOLDER, data
 from cfq_bench.errors import UserError
-
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class _Group(click.Group):
@@ -28,7 +27,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
-    r"""Does algorithmic recourse survive quantization? Measure it, and repair it.
+    """Does algorithmic recourse survive quantization? Measure it, and repair it.
 
     A first run needs no account and no network:
 
@@ -36,7 +35,7 @@ def main() -> None:
         cfq-bench run --method cfq_distilled --data compas
         cfq-bench run --method lsq --data compas
         cfq-bench compare
-    """
+    """  # noqa: D301 (click reads the backspace character)
 
 
 @main.command()
@@ -82,7 +81,7 @@ def run(
     quiet: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    r"""Train, quantize and evaluate one configuration; write its record.
+    """Train, quantize and evaluate one configuration; write its record.
 
     KEY=VALUE changes any setting (they are described in conf/base.yaml and the other YAML files):
 
@@ -92,7 +91,7 @@ def run(
         cfq-bench run --data german quantization.input_blocks=true
 
     The same configuration a second time is answered from its record.
-    """
+    """  # noqa: D301 (click reads the backspace character)
     from cfq_bench.config.loader import load_settings
 
     settings = load_settings(
@@ -119,6 +118,9 @@ def run(
         quiet=quiet,
     )
     sys.exit(code)
+
+
+main.add_command(data)
 
 
 @main.command("list")

@@ -21,6 +21,8 @@ import pooch
 import requests
 
 from cfq_bench.cache import default_cache_dir
+from cfq_bench.config.base import TABLE_FILES
+from cfq_bench.config.plugin import load_module
 from cfq_bench.errors import UserError
 from cfq_bench.files import write_atomic
 
@@ -58,6 +60,14 @@ class RawFile:
     def cached(self) -> Path:
         """Its place in the user cache."""
         return default_cache_dir() / "data" / self.folder / self.name
+
+
+def raw_files(loader: str) -> tuple[RawFile, ...]:
+    """The raw files of a data set's loader; none where it is embedded or a user's own table."""
+    if loader.lower().endswith(TABLE_FILES):
+        return ()
+    files: tuple[RawFile, ...] = getattr(load_module(loader), "FILES", ())
+    return files
 
 
 def named_data_dir(given: Path | None) -> Path | None:
