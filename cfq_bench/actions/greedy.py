@@ -10,6 +10,8 @@ from cfq_bench.actions.outcome import Model, target_margin
 
 _LEAST_GAIN = 1e-6
 _LEAST_COST = 1e-3
+_MOST_VALUES = 50_000_000
+"""Of (B, C, d): moves of wide one-hot tables are tried on fewer rows at once."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,25 @@ def greedy_actions(
     Returns:
         Points (B, d), and whether each is valid (B,) bool.
     """
+    width = space.schema.width
+    count = points * space.n_single + width - space.n_single
+    most = max(1, _MOST_VALUES // (count * width))
+    parts = [
+        _greedy(model, space, rows, wanted, kappa, points, price_matters)
+        for rows, wanted in zip(torch.split(x, most), torch.split(target, most), strict=True)
+    ]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _greedy(
+    model: Model,
+    space: ActionSet,
+    x: Tensor,
+    target: Tensor,
+    kappa: float,
+    points: int,
+    price_matters: bool,
+) -> tuple[Tensor, Tensor]:
     moves = _moves(space, x, points)
     plan = x
     used = torch.zeros(len(x), len(space.immutable), dtype=torch.bool, device=x.device)
