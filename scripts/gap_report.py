@@ -6,9 +6,9 @@ Usage::
 
 A seeded sample of test rows that the teacher rejects, towards the favourable class, at the default
 margin: logistic regression on every data set at hand, the small ReLU network on COMPAS and German
-Credit, all with the weighted l1 cost. The gap is a solver's cost over the proved bound, on rows solved by both; a missed row has a
-proved action that the solver did not find. The exit code is 1 where `search` misses a bar, or
-nothing could be measured.
+Credit, all with the weighted l1 cost. The gap is a solver's cost over the proved bound, on rows
+solved by both; a missed row has a proved action that the solver did not find. The exit code is 1
+where `search` misses a bar, or nothing could be measured.
 """
 
 import argparse
