@@ -15,8 +15,9 @@ from torch import Tensor
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.greedy import greedy_actions
 from cfq_bench.actions.layers import Affine, read_layers
+from cfq_bench.actions.moves import Moves, moves_of
 from cfq_bench.actions.outcome import Model, Status, target_margin
-from cfq_bench.actions.program import Moves, Program, Verdict, moves_of
+from cfq_bench.actions.program import Program, Verdict
 from cfq_bench.actions.shrink import shrink
 from cfq_bench.actions.solver import Solver, in_blocks
 from cfq_bench.actions.space import ActionSpace

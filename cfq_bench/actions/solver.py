@@ -1,5 +1,6 @@
 """The frame around every solver: who needs an action, blocks of rows, and the final check."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ Progress = Callable[[int], None]
 """Told how many more rows are done."""
 
 
-class Solver:
+class Solver(ABC):
     """Searches for cheap actions. Subclasses implement `search`; `solve` is what callers use.
 
     Args:
@@ -35,6 +36,7 @@ class Solver:
     def __init__(self, config: Any) -> None:
         self.config = config
 
+    @abstractmethod
     def search(
         self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
     ) -> tuple[Tensor, Tensor]:
@@ -51,7 +53,6 @@ class Solver:
         Returns:
             The points (B, D), and `Status` (B,) int8: FOUND, NOT_FOUND or INFEASIBLE.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not implement search")
 
     def solve(
         self,

@@ -1,6 +1,7 @@
 """What a method is given, and what it must provide."""
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -100,7 +101,7 @@ class Phase:
     """Steps after which that schedule reaches 0."""
 
 
-class Method(LeanModule):
+class Method(LeanModule, ABC):
     """A quantization method. Subclasses stand in one file each, with their ``Config``.
 
     Args:
@@ -123,13 +124,13 @@ class Method(LeanModule):
     def begin(self, phase: Phase) -> None:
         """Called before each phase."""
 
+    @abstractmethod
     def deployed(self) -> nn.Module:
         """f_q: the frozen network that ships, (B, d) -> logits (B, C), in evaluation mode."""
-        raise NotImplementedError(f"{type(self).__name__} does not deploy a network")
 
+    @abstractmethod
     def deployment(self) -> dict[str, Any]:
         """Bits of the deployed network: `bits_per_layer`, `sizes`, `activation_bits` by unit."""
-        raise NotImplementedError(f"{type(self).__name__} does not describe its network")
 
 
 def make_method(context: Context) -> Method:

@@ -1,5 +1,6 @@
 """Quantization-aware training: what LSQ, PACT, KD-QAT and CFQ have in common."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -58,9 +59,9 @@ class QATMethod(Method):
         logits: Tensor = self.network(x)
         return logits
 
+    @abstractmethod
     def objective(self, batch: Batch) -> Tensor:
         """The method's loss on one batch, without regularizers of the quantizers."""
-        raise NotImplementedError(f"{type(self).__name__} does not define an objective")
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step: sample bits while searching, then the objective and its regularizers."""

@@ -1,5 +1,6 @@
 """What a teacher objective provides: a LightningModule that trains a backbone."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from cfq_bench.data.datamodule import Batch
 from cfq_bench.training.trainer import LeanModule, cosine
 
 
-class TeacherObjective(LeanModule):
+class TeacherObjective(LeanModule, ABC):
     """Trains `network` in full precision; subclasses define `loss`.
 
     Logs ``val_loss``, which decides the epoch whose weights are kept.
@@ -37,9 +38,9 @@ class TeacherObjective(LeanModule):
         logits: Tensor = self.network(x)
         return logits
 
+    @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The objective of one batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not define a loss")
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step on the objective."""
