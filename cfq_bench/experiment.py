@@ -17,7 +17,7 @@ from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
-from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, solver_gap
+from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
@@ -166,12 +166,13 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
 
     solver = make_solver(settings.solver)
     directions = teacher_recourse(settings, data, teacher, space, solver, context.cache, runtime)
+    gap = teacher_gap(settings, data, teacher, space, directions[0], context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     metrics: dict[str, float | None] = {
         **result.metrics,
         **deployment_cost(deployment),
-        **solver_gap(settings, teacher, space, directions[0]),
+        **gap,
         "time/fit_s": fit_s,
         "time/teacher_actions_s": context.seconds.get("teacher_actions_s", 0.0),
         "time/eval_s": time.perf_counter() - start,

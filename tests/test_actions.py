@@ -228,7 +228,7 @@ def test_projection_is_idempotent_and_keeps_factuals(case: Case) -> None:
 @given(cases())
 def test_unchanged_features_are_bitwise_the_factual_s(case: Case) -> None:
     projected = case.space.project(case.x, case.points)
-    frozen = case.space.frozen_columns
+    frozen = case.space.immutable[case.space.feature_of_column]
     assert torch.equal(bits(projected[:, frozen]), bits(case.x[:, frozen]))
     changed = case.space.changed(case.x, projected)[:, case.space.feature_of_column]
     assert torch.equal(bits(projected[~changed]), bits(case.x[~changed]))
@@ -592,7 +592,7 @@ def test_no_immutable_feature_at_all_is_allowed() -> None:
     )
     data = load_data(made.data, 0)
     space = ActionSet(data.schema, made.actions, data.train.x)
-    assert not space.frozen_columns.any()
+    assert not space.immutable[space.feature_of_column].any()
     x = data.test.x[:50]
     assert not space.violations(x, space.project(x, -x)).any()
 

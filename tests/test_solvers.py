@@ -179,7 +179,7 @@ def check_solution(
     assert bool(solution.cost[solution.status == Status.NOT_FOUND].isinf().all())
     assert bool((solution.cost[solution.status == Status.NOT_NEEDED] == 0).all())
     assert torch.equal(solution.cost[found], space.cost(x, solution.point)[found])
-    frozen = space.frozen_columns
+    frozen = space.immutable[space.feature_of_column]
     assert torch.equal(bits(solution.point[:, frozen]), bits(x[:, frozen]))
 
     before, after = space.schema.decode(x[found]), space.schema.decode(solution.point[found])
@@ -213,7 +213,7 @@ def test_frozen_features_stay_even_with_the_largest_weights(name: str) -> None:
     model = linear(weights.numpy(), -float(weights[[0, 4]] @ x[0, [0, 4]]) - 0.5)
     assert int((model(x)[:, 1] < 0).sum()) > 20
     solution = solver_named(name).solve(model, space, x, to_one(x), KAPPA)
-    frozen = space.frozen_columns
+    frozen = space.immutable[space.feature_of_column]
     assert frozen.tolist() == [True, False, False, True, True, True, False, False]
     assert bool(solution.found.any())
     assert torch.equal(bits(solution.point[:, frozen]), bits(x[:, frozen]))

@@ -45,7 +45,6 @@ class ActionSet:
         self.increase = torch.tensor([kind == "increase_only" for kind in kinds], device=device)
         self.decrease = torch.tensor([kind == "decrease_only" for kind in kinds], device=device)
         self.feature_of_column = schema.feature_of_column.to(device)
-        self.frozen_columns = self.immutable[self.feature_of_column]
         self.low, self.high = column_bounds(schema, settings, train_x)
         self.least, self.most = (end.to(device) for end in domain(schema))
         self.grid = schema.grid.to(device) & settings.grid

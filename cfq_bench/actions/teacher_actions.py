@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model
 from cfq_bench.actions.pgd import Keep, projected_gradient
 from cfq_bench.actions.solver import Solver, in_blocks
 from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.qat import Target
+from cfq_bench.config.settings import Settings
+from cfq_bench.data.dataset import TabularData
+from cfq_bench.teacher.fit import teacher_key
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,18 @@ class RecoursePoints:
     def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "RecoursePoints":
         """From a cache."""
         return cls(**{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
+def recourse_key(
+    settings: Settings, data: TabularData, space: ActionSet, device: torch.device
+) -> dict[str, Any]:
+    """What every answer of the solver on a teacher depends on, as JSON data for a cache."""
+    return {
+        **teacher_key(settings, data),
+        "actions": space.fingerprint,
+        "solver": settings.solver.model_dump(mode="json", exclude={"name"}),
+        "device": device.type,
+    }
 
 
 def choose_targets(predicted: Tensor, policy: Target) -> tuple[Tensor, Tensor]:

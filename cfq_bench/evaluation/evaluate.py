@@ -15,6 +15,8 @@ from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.exact import exact_actions
 from cfq_bench.actions.outcome import Model, Solution, Status
 from cfq_bench.actions.solver import Solver, in_blocks
+from cfq_bench.actions.teacher_actions import recourse_key
+from cfq_bench.cache import Cache
 from cfq_bench.config.settings import EvaluationSettings, Settings
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.errors import UserError
@@ -175,6 +177,30 @@ def deployment_cost(deployment: dict[str, Any]) -> dict[str, float]:
         "deploy/normalized_budget": average / 32,
         "deploy/bops": float(bit_operations(sizes, bits, activation)),
     }
+
+
+def teacher_gap(
+    settings: Settings,
+    data: TabularData,
+    teacher: nn.Module,
+    space: ActionSet,
+    direction: Direction,
+    cache: Cache,
+    runtime: Runtime,
+) -> dict[str, float]:
+    """`solver_gap`, solved once for all methods that share the teacher, then cached."""
+    evaluation = settings.evaluation
+    key = {
+        **recourse_key(settings, data, space, runtime.device),
+        "rows": [evaluation.max_rows, evaluation.exact_rows],
+        "kappa": evaluation.kappa,
+    }
+
+    def solve() -> dict[str, Tensor]:
+        gap = solver_gap(settings, teacher, space, direction)
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in gap.items()}
+
+    return {name: float(value) for name, value in cache.get_or_make("gap", key, solve).items()}
 
 
 def solver_gap(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.solver import make_solver
-from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_pool
+from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_key, recourse_pool
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.plugin import load_class
@@ -20,7 +20,6 @@ from cfq_bench.config.settings import Settings
 from cfq_bench.data.datamodule import TableDataModule
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.seeds import derive_seed
-from cfq_bench.teacher.fit import teacher_key
 from cfq_bench.training.trainer import LeanModule, Runtime, fit, freeze
 
 
@@ -71,13 +70,10 @@ class Context:
             return pool.tensors()
 
         key = {
-            **teacher_key(settings, self.data),
-            "actions": self.actions.fingerprint,
-            "solver": settings.solver.model_dump(mode="json", exclude={"name"}),
+            **recourse_key(settings, self.data, self.actions, self.runtime.device),
             "policy": policy,
             "size": size,
             "kappas": kappas,
-            "device": self.runtime.device.type,
         }
         tensors = self.cache.get_or_make("pool", key, solve)
         self.add_time("teacher_actions_s", time.perf_counter() - start)
