@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
-from cfq_bench.config.settings import ActionSettings, FeatureSettings
+from cfq_bench.config.settings import FeatureSettings
 from cfq_bench.data.dataset import load_data
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
@@ -400,7 +401,7 @@ def test_gamma_scales_the_interval_around_the_factual(gamma: float, reach: tuple
     ends = [space.project(x, torch.full_like(x, far)) for far in (-1e6, 1e6)]
     decoded = pd.concat([space.schema.decode(end) for end in ends], ignore_index=True)
     assert decoded["age"].tolist() == list(reach)
-    expected = [2.0 - 2.0 * gamma, 2.0 + 2.0 * gamma]
+    expected = [max(0.0, 2.0 - 2.0 * gamma), 2.0 + 2.0 * gamma]  # nobody was paid less than 0
     np.testing.assert_allclose(decoded["pay"], expected, atol=1e-6)
 
 

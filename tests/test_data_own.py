@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
-from cfq_bench.config.settings import ActionSettings, DataSettings
+from cfq_bench.config.settings import DataSettings
 from cfq_bench.data.dataset import load_data
 from cfq_bench.data.table import load_table
 from cfq_bench.errors import UserError

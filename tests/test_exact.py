@@ -22,8 +22,9 @@ from cfq_bench.actions.layers import read_layers
 from cfq_bench.actions.outcome import Solution, Status, target_margin
 from cfq_bench.actions.program import Outcome, Program, Verdict
 from cfq_bench.actions.solver import in_blocks, make_solver
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
-from cfq_bench.config.settings import ActionSettings, FeatureSettings
+from cfq_bench.config.settings import FeatureSettings
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.evaluate import solver_gap

@@ -14,8 +14,9 @@ from torchmetrics import Metric
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Solution, Status
 from cfq_bench.actions.solver import make_solver
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
-from cfq_bench.config.settings import ActionSettings, EvaluationSettings, FeatureSettings
+from cfq_bench.config.settings import EvaluationSettings, FeatureSettings
 from cfq_bench.data.dataset import Split, TabularData
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.evaluation import functional as F

@@ -24,8 +24,9 @@ from cfq_bench.actions.space import ActionSpace
 from cfq_bench.actions.teacher_actions import choose_targets, recourse_pool, teacher_actions
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
-from cfq_bench.config.settings import ActionSettings, FeatureSettings, Settings
+from cfq_bench.config.settings import FeatureSettings, Settings
 from cfq_bench.data.dataset import TabularData, load_data
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse

@@ -7,15 +7,19 @@ column of a one-hot group alone would break the group, so sparsity counts featur
 
 import hashlib
 import json
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.bounds import column_bounds, domain, whole_down, whole_up
-from cfq_bench.config.settings import ActionSettings
+from cfq_bench.actions.bounds import column_bounds, domain
+from cfq_bench.actions.grid import Grid, make_grid
+from cfq_bench.actions.projection import Layout, Projector
+from cfq_bench.config.actions import ActionSettings
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
+
+_ROWS = 2048
+"""Rows projected at once: what they need stays in a processor's cache."""
 
 
 class ActionSet:
@@ -46,31 +50,12 @@ class ActionSet:
         self.decrease = torch.tensor([kind == "decrease_only" for kind in kinds], device=device)
         self.feature_of_column = schema.feature_of_column.to(device)
         self.low, self.high = column_bounds(schema, settings, train_x)
-        self.least, self.most = (end.to(device) for end in domain(schema))
-        self.grid = schema.grid.to(device) & settings.grid
-        self.has_grid = bool(self.grid.any())
+        self.least, self.most = domain(schema, train_x, self.low)
+        self.on_grid, self.grid = make_grid(schema, settings, train_x, self.high)
         self.weight = torch.ones(schema.width, device=device)
         self.weight[self.n_single :] = 0.5  # a swap touches two columns and costs 1
         self.max_features = min(settings.max_features or len(kinds), len(kinds))
-        self._index_groups(device)
-
-    def _index_groups(self, device: torch.device) -> None:
-        """Pad the one-hot groups to (G, C) so that all are projected by a few operations.
-
-        Padding points at one extra column behind the last, which `project` fills with -inf.
-        """
-        groups = self.schema.groups
-        size = max((stop - start for start, stop in groups), default=0)
-        index = torch.full((len(groups), size), self.schema.width - self.n_single)
-        for i, (start, stop) in enumerate(groups):
-            index[i, : stop - start] = torch.arange(start, stop) - self.n_single
-        self.group_index = index.to(device)
-        self.flat_group_index = self.group_index.flatten()
-        self.frozen_groups = self.immutable[self.n_single :]
-        # Where each one-hot column sits in the flattened (G, C) layout.
-        flat = torch.full((self.schema.width - self.n_single + 1,), 0)
-        flat[index.flatten()] = torch.arange(index.numel())
-        self.column_in_groups = flat[:-1].to(device)
+        self._layout = Layout(schema, self.immutable, self.on_grid, self.grid, self.max_features)
 
     @property
     def fingerprint(self) -> str:
@@ -110,30 +95,23 @@ class ActionSet:
 
     def _inward(self, own: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled bounds of grid columns, rounded towards the factual."""
-        if not self.has_grid:
-            return low, high
-        least = self.schema.standardize(whole_up(self.schema.destandardize(low)))
-        most = self.schema.standardize(whole_down(self.schema.destandardize(high)))
-        low = torch.where(self.grid, torch.minimum(least, own), low)
-        return low, torch.where(self.grid, torch.maximum(most, own), high)
+        on = self.on_grid
+        low, high = low.clone(), high.clone()
+        low[:, on] = torch.minimum(self.grid.up(low[:, on]), own[:, on])
+        high[:, on] = torch.maximum(self.grid.down(high[:, on]), own[:, on])
+        return low, high
 
     def snap(self, x: Tensor, single: Tensor) -> Tensor:
-        """Move single columns (B, N_s) to the nearest whole raw value; the factual stays bitwise.
+        """Move single columns (B, N_s) to the nearest lattice value; the factual stays bitwise."""
+        on = self.on_grid
+        out = single.clone()
+        out[:, on] = self.grid.snapper(x[:, : self.n_single][:, on])(single[:, on])
+        return out
 
-        Arithmetic is float64, so that the encoded value of a whole number is one float32.
-        """
-        return self._snap(x[:, : self.n_single], self._whole(x), single)
-
-    def _whole(self, x: Tensor) -> Tensor | None:
-        """(B, N_s) whole raw values of the factuals; None where no column has a grid."""
-        return self.schema.destandardize(x[:, : self.n_single]).round() if self.has_grid else None
-
-    def _snap(self, own: Tensor, own_whole: Tensor | None, single: Tensor) -> Tensor:
-        if own_whole is None:
-            return single
-        raw = self.schema.destandardize(single).round()
-        snapped = torch.where(raw == own_whole, own, self.schema.standardize(raw))
-        return torch.where(self.grid, snapped, single)
+    def grid_of(self, column: int) -> Grid:
+        """The lattice of one single column that has one."""
+        place = self.on_grid[:column].sum().reshape(1)
+        return self.grid.take(place)
 
     def project(self, origin: Tensor, point: Tensor) -> Tensor:
         """Project points onto A(x): immutability, box and grid, categories, sparsity (A.4).
@@ -146,55 +124,15 @@ class ActionSet:
             (B, d) points in A(x). A category that ties with the factual one does not replace it;
             features that tie in size are kept in column order.
         """
-        return self.projector(origin)(point)
+        out = origin.clone()
+        for start in range(0, len(origin), _ROWS):
+            rows = slice(start, start + _ROWS)
+            self.projector(origin[rows]).write(point[rows], out[rows])
+        return out
 
-    def projector(self, origin: Tensor) -> Callable[[Tensor], Tensor]:
+    def projector(self, origin: Tensor) -> Projector:
         """`project` for fixed factuals: what depends on them alone is computed once."""
-        low, high = self.row_bounds(origin)
-        own, own_whole = origin[:, : self.n_single], self._whole(origin)
-        own_groups = self._padded(origin, 0.0)
-
-        def project(point: Tensor) -> Tensor:
-            free = (
-                point[:, : self.n_single] + 0.0
-            )  # -0.0 becomes 0.0: one value has one bit pattern
-            single = torch.minimum(torch.maximum(free, low), high)
-            single = self._snap(own, own_whole, single)
-            single = torch.minimum(torch.maximum(single, low), high)
-            if not len(self.schema.groups):
-                return self._sparsify(origin, single)
-            return self._sparsify(
-                origin, torch.cat([single, self._categories(own_groups, point)], dim=1)
-            )
-
-        return project
-
-    def _padded(self, rows: Tensor, fill: float) -> Tensor:
-        """One-hot columns laid out as (B, G, C), padded with `fill`."""
-        groups, size = self.group_index.shape
-        pad = rows.new_full((len(rows), 1), fill)
-        columns = torch.cat([rows[:, self.n_single :], pad], dim=1)
-        # index_select of a flat index is ten times faster here than indexing by a matrix.
-        return columns.index_select(1, self.flat_group_index).view(len(rows), groups, size)
-
-    def _categories(self, own: Tensor, point: Tensor) -> Tensor:
-        """One-hot groups by argmax; the factual group, all-zero ones included, wins ties."""
-        score = self._padded(point, -torch.inf)
-        best, choice = score.max(dim=2)  # (B, G)
-        own_score = torch.where(own > 0, score, 0.0).sum(dim=2)  # 0 for an all-zero group
-        keep = (own_score >= best) | self.frozen_groups
-        chosen = torch.zeros_like(own).scatter_(2, choice[:, :, None], 1.0)
-        groups = torch.where(keep[:, :, None], own, chosen)
-        return groups.flatten(1).index_select(1, self.column_in_groups)
-
-    def _sparsify(self, origin: Tensor, point: Tensor) -> Tensor:
-        """Keep the k features that moved most, in units of cost; the others return to x."""
-        if self.max_features >= len(self.immutable):
-            return point
-        moved = self.feature_distance(origin, point)  # (B, F)
-        order = moved.sort(dim=1, descending=True, stable=True).indices[:, : self.max_features]
-        keep = torch.zeros_like(moved, dtype=torch.bool).scatter_(1, order, True)
-        return torch.where(keep.index_select(1, self.feature_of_column), point, origin)
+        return Projector(self._layout, origin, *self.row_bounds(origin))
 
     def scaled_action(self, origin: Tensor, point: Tensor) -> Tensor:
         """W delta (B, d): standardized columns, 0.5 per one-hot column."""
@@ -228,10 +166,10 @@ class ActionSet:
         single = point[:, : self.n_single]
         # Compared in encoded units: a float32 column keeps large raw values to within less than 1/2
         # but not to within a fixed fraction of 1 (the schema checks that when it encodes).
-        whole = self.schema.standardize(self.schema.destandardize(single).round())
-        off_grid = ((whole - single).abs() > 1e-5) & (single != origin[:, : self.n_single])
+        own = origin[:, : self.n_single]
+        off_grid = ((self.snap(origin, single) - single).abs() > 1e-5) & (single != own)
         changed = self.changed(origin, point)
-        bad = (single < low).any(1) | (single > high).any(1) | (off_grid & self.grid).any(1)
+        bad = (single < low).any(1) | (single > high).any(1) | off_grid.any(1)
         bad |= ~point.isfinite().all(1)
         bad |= (changed & self.immutable).any(1)
         bad |= changed.sum(1) > self.max_features

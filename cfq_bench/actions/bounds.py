@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from cfq_bench.config.settings import ActionSettings
+from cfq_bench.actions.grid import level_down, level_up, step_of
+from cfq_bench.config.actions import ActionSettings, FeatureAction
 from cfq_bench.data.schema import Feature, FeatureSchema
 from cfq_bench.errors import UserError
 
@@ -13,7 +14,7 @@ def column_bounds(
 ) -> tuple[Tensor, Tensor]:
     """Encoded bounds (N_s,) float32 of the single columns, on the device of `train_x`.
 
-    Bounds of integers and ordinals are rounded inwards to whole raw values.
+    Bounds are rounded inwards to the lattice: whole raw values, or multiples of a feature's step.
 
     Raises:
         UserError: a lower bound above the upper one; names the feature.
@@ -21,47 +22,45 @@ def column_bounds(
     if schema.n_single == 0:  # quantile refuses a table without single columns
         return train_x.new_zeros(0), train_x.new_zeros(0)
     raw = schema.destandardize(train_x[:, : schema.n_single].cpu())
+    ends = []
     # Column by column: torch refuses to take quantiles of more than 16 million values at once.
-    least = torch.stack([column.quantile(settings.bounds.low) for column in raw.unbind(1)])
-    most = torch.stack([column.quantile(settings.bounds.high) for column in raw.unbind(1)])
-    for j, feature in enumerate(schema.features[: schema.n_single]):
-        action = settings.features[feature.name]
-        if action.low is not None:
-            least[j] = action.low
-        if action.high is not None:
-            most[j] = action.high
-        least[j], most[j] = _inward(feature, float(least[j]), float(most[j]), settings)
+    for feature, values in zip(schema.features, raw.unbind(1), strict=False):
+        low, high = _ends(settings.features[feature.name], settings, values)
+        ends.append(_inward(feature, low, high, settings))
+    least, most = torch.tensor(ends, dtype=torch.float64).unbind(1)
     return schema.standardize(least).to(train_x.device), schema.standardize(most).to(train_x.device)
 
 
-def domain(schema: FeatureSchema) -> tuple[Tensor, Tensor]:
-    """Encoded ends (N_s,) float32 of what raw values can be, on the CPU.
+def _ends(action: FeatureAction, settings: ActionSettings, values: Tensor) -> tuple[float, float]:
+    """Raw bounds of one feature: its own, or percentiles of its train values (N,)."""
+    low, high = action.low, action.high
+    if low is None:
+        share = action.low_percentile
+        low = float(values.quantile(settings.bounds.low if share is None else share))
+    if high is None:
+        share = action.high_percentile
+        high = float(values.quantile(settings.bounds.high if share is None else share))
+    return low, high
 
-    An ordinal's ranks, and 0 upwards for log1p columns; no bound widens beyond them.
+
+def domain(schema: FeatureSchema, train_x: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
+    """Encoded ends (N_s,) float32 of what raw values can be; gamma > 1 widens no bound beyond them.
+
+    An ordinal's ranks; 0 upwards for log1p columns, and for columns that are never negative in the
+    train rows, unless their own lower bound is.
+
+    Args:
+        schema: the encoding.
+        train_x: (N, d) encoded train rows.
+        low: (N_s,) encoded lower bounds.
     """
-    least = torch.full((schema.n_single,), -torch.inf, dtype=torch.float64)
-    most = torch.full((schema.n_single,), torch.inf, dtype=torch.float64)
-    for j, feature in enumerate(schema.features[: schema.n_single]):
-        if feature.kind == "ordinal":
-            least[j], most[j] = 0.0, len(feature.categories) - 1.0
-        elif feature.log1p:
-            least[j] = 0.0
-    return schema.standardize(least), schema.standardize(most)
-
-
-def whole_up(raw: Tensor) -> Tensor:
-    """Least whole numbers that are not below raw values (float64), up to float32 decoding error."""
-    return (raw - _decoding_error(raw)).ceil()
-
-
-def whole_down(raw: Tensor) -> Tensor:
-    """Greatest whole numbers that are not above raw values, up to float32 decoding error."""
-    return (raw + _decoding_error(raw)).floor()
-
-
-def _decoding_error(raw: Tensor) -> Tensor:
-    """Below one half: the schema checks at encoding that whole numbers come back."""
-    return (1e-3 + 2e-6 * raw.abs()).clamp_max(0.49)
+    singles = schema.features[: schema.n_single]
+    zero = schema.standardize(torch.zeros(len(singles), dtype=torch.float64)).to(low.device)
+    positive = (train_x[:, : schema.n_single] >= zero).all(0) | schema.units.log.to(low.device)
+    least = torch.where(positive, torch.minimum(zero, low), -torch.inf)
+    ranks = [len(f.categories) - 1.0 if f.kind == "ordinal" else torch.inf for f in singles]
+    most = schema.standardize(torch.tensor(ranks, dtype=torch.float64))
+    return least, most.to(low.device)
 
 
 def _inward(
@@ -69,12 +68,13 @@ def _inward(
 ) -> tuple[float, float]:
     if feature.kind == "ordinal":
         low, high = max(low, 0.0), min(high, len(feature.categories) - 1.0)
-    if feature.on_grid:
-        bounds = torch.tensor([low, high], dtype=torch.float64)
-        low, high = float(whole_up(bounds)[0]), float(whole_down(bounds)[1])
+    step = step_of(feature, settings)
+    if step is not None:
+        levels = torch.tensor([low, high], dtype=torch.float64) / step
+        low, high = float(level_up(levels)[0]) * step, float(level_down(levels)[1]) * step
     if low > high:
         raise UserError(
             f"actions {settings.name!r}: feature {feature.name!r} has its low bound {low:g} above "
-            f"its high bound {high:g}"
+            f"its high bound {high:g}" + ("" if step in (None, 1.0) else f" in steps of {step:g}")
         )
     return low, high

@@ -201,23 +201,20 @@ class _Row:
 
     def _rounded(self, moves: Moves, units: np.ndarray) -> Tensor:
         """Points (P, d) of a program's optimum, relaxed grid columns rounded down and up."""
-        schema, singles = self.space.schema, self.space.n_single
+        singles = self.space.n_single
         own = self.x[0].double().cpu().numpy()
         change = moves.delta @ units
         moved = torch.from_numpy(np.abs(moves.delta) @ units > 0)
         point = torch.where(moved, torch.from_numpy(own + change), self.x[0].double().cpu())
         point[singles:] = point[singles:].round()
         free = moves.column[moves.relaxed & (units > 0)].tolist()
-        raw = schema.destandardize(point[None, :singles])
+        near = {j: self.space.grid_of(j) for j in free}
+        level = {j: grid.level(point[j].reshape(1)) for j, grid in near.items()}
         points = []
         for ups in itertools.product((False, True), repeat=min(len(free), 6)):
-            whole = raw.clone()
-            for j, up in zip(free, ups, strict=False):
-                whole[0, j] = raw[0, j].ceil() if up else raw[0, j].floor()
             tried = point[None].to(torch.float32)
-            rounded = torch.zeros(singles, dtype=torch.bool)
-            rounded[free] = True
-            tried[:, :singles] = torch.where(rounded, schema.standardize(whole), tried[:, :singles])
+            for j, up in zip(free, ups, strict=False):
+                tried[0, j] = near[j].encode(level[j].ceil() if up else level[j].floor())
             points.append(tried)
         tried = torch.cat(points).to(self.x.device)
         origin = self.x.expand_as(tried)

@@ -7,7 +7,6 @@ value (a category, or one value of a log1p grid column).
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
@@ -131,21 +130,18 @@ def _add_side(
 
     sign = 1.0 if end > own[j] else -1.0
     reach = abs(end - own[j])
-    if not bool(space.grid[j]):
+    if not bool(space.on_grid[j]):
         moves.add(j, along(sign), weight, reach, whole=False, feature=j)
         return
-    ends = torch.zeros(2, space.n_single)
-    ends[0, j], ends[1, j] = float(own[j]), end
-    start, stop = (int(raw) for raw in space.schema.destandardize(ends)[:, j].round())
-    count = abs(stop - start)
-    if count == 0:
+    grid = space.grid_of(j)
+    values = grid.between(float(own[j]), end)
+    if not len(values):
         return
+    count = len(values)
     if count > most_values:
         moves.add(j, along(sign), weight, reach, whole=False, feature=j, relaxed=True)
-    elif bool(space.schema.log[j]):
-        table = torch.zeros(count, space.n_single, dtype=torch.float64)
-        table[:, j] = torch.linspace(start + sign, stop, count, dtype=torch.float64).round()
-        for value in space.schema.standardize(table)[:, j].tolist():
+    elif grid.units.has_log or not grid.holds(float(own[j])):  # the steps differ in length
+        for value in grid.encode(values).tolist():
             distance = value - own[j]
             moves.add(j, along(distance), weight * abs(distance), 1.0, whole=True, feature=j)
     else:

@@ -45,6 +45,7 @@ def main() -> None:
 @click.option("--teacher", help="How the full-precision model is trained.  [default: standard]")
 @click.option("--solver", help="What searches for evaluation actions.  [default: search]")
 @click.option("--actions", help="The action set.  [default: the data set's]")
+@click.option("--regime", help="How much may change.  [default: as the action set says]")
 @click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
 @click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
@@ -70,6 +71,7 @@ def run(
     teacher: str | None,
     solver: str | None,
     actions: str | None,
+    regime: str | None,
     conf_dir: Path | None,
     data_dir: Path | None,
     results_dir: Path,
@@ -101,6 +103,7 @@ def run(
         teacher=teacher,
         solver=solver,
         actions=actions,
+        regime=regime,
         overrides=overrides,
         conf_dir=conf_dir,
     )
@@ -127,11 +130,11 @@ main.add_command(data)
 @click.argument(
     "group",
     required=False,
-    type=click.Choice(["method", "data", "backbone", "solver", "teacher", "actions"]),
+    type=click.Choice(["method", "data", "backbone", "solver", "teacher", "actions", "regime"]),
 )
 @click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, listed too.")
 def list_names(group: str | None, conf_dir: Path | None) -> None:
-    """Show the methods, data sets, backbones and solvers, with one line each."""
+    """Show the methods, data sets, backbones, solvers and so on, with one line each."""
     from cfq_bench.cli.listing import listing
 
     click.echo(listing(group, conf_dir))

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cfq_bench.config.actions import ActionSettings, RegimeSettings
 from cfq_bench.config.base import (
     TABLE_FILES,
     BackboneSettings,
@@ -17,7 +18,7 @@ from cfq_bench.config.base import (
 )
 from cfq_bench.config.explain import explain
 from cfq_bench.config.plugin import config_class
-from cfq_bench.config.settings import ActionSettings, DataSettings, Settings
+from cfq_bench.config.settings import DataSettings, Settings
 from cfq_bench.config.yaml import parse_yaml, read_yaml
 from cfq_bench.errors import UserError, unknown_name
 
@@ -30,6 +31,8 @@ GROUPS: dict[str, type[Named]] = {
     "solver": SolverSettings,
 }
 """Settings that come from a YAML file of their own, in the order in which they are read."""
+FILES: dict[str, type[Named]] = {**GROUPS, "regime": RegimeSettings}
+"""Every folder of ``conf/``; a regime has no settings of its own, but sets some of the actions."""
 
 
 def packaged_conf_dir() -> Path:
@@ -70,6 +73,7 @@ def load_settings(
     teacher: str | None = None,
     solver: str | None = None,
     actions: str | None = None,
+    regime: str | None = None,
     overrides: Iterable[str] = (),
     conf_dir: Path | None = None,
 ) -> Settings:
@@ -82,6 +86,7 @@ def load_settings(
         teacher: the teacher's objective.
         solver: the evaluation solver.
         actions: the action preset; default: the data set's.
+        regime: how much may change, on top of the preset (Table 25); default: what the preset says.
         overrides: ``key=value`` lines such as ``method.eta=2`` or ``seed=1``; they win.
         conf_dir: a folder laid out like ``conf/`` whose files are found first.
 
@@ -92,7 +97,7 @@ def load_settings(
     base = read_yaml(base_file)
     changes = _parse_overrides(overrides)
     names = {key: value for key, value in base.items() if key in GROUPS}
-    names |= {key: changes.pop((key,)) for key in GROUPS if (key,) in changes}
+    names |= {key: changes.pop((key,)) for key in FILES if (key,) in changes}
     given = {
         "method": method,
         "data": data,
@@ -100,6 +105,7 @@ def load_settings(
         "teacher": teacher,
         "solver": solver,
         "actions": actions,
+        "regime": regime,
     }
     names |= {key: value for key, value in given.items() if value is not None}
     _refuse_unknown_heads(changes, base)
@@ -108,7 +114,8 @@ def load_settings(
     for group in GROUPS:
         if group == "actions" and "actions" not in names:
             names["actions"] = parts["data"].actions
-        parts[group] = _load_group(group, str(names[group]), changes, conf_dir)
+        above = _regime(names.get("regime"), changes, conf_dir) if group == "actions" else {}
+        parts[group] = _load_group(group, str(names[group]), changes, conf_dir, above)
     rest = {key: value for key, value in base.items() if key not in GROUPS}
     changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
     _apply(rest, changed)
@@ -138,7 +145,7 @@ def settings_from_config(config: Mapping[str, Any]) -> Settings:
 
 def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
     """The class that a group's file fills: a plug-in's own ``Config``, else the group's."""
-    default = GROUPS[group]
+    default = FILES[group]
     module = raw.get("module")
     if not issubclass(default, PlugIn) or not isinstance(module, str):
         return default
@@ -173,9 +180,20 @@ def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dic
 
 
 def _load_group(
-    group: str, name: str, changes: Mapping[tuple[str, ...], Any], conf_dir: Path | None
+    group: str,
+    name: str,
+    changes: Mapping[tuple[str, ...], Any],
+    conf_dir: Path | None,
+    above: Mapping[str, Any],
 ) -> Named:
+    """One group from its file, what lies above it, and the overrides."""
     raw, path = read_group(group, name, conf_dir)
+    if group == "actions" and ("regime" in raw or ("actions", "regime") in changes):
+        raise UserError(
+            "actions.regime is a name that --regime sets, with max_features and gamma: "
+            "write --regime NAME, or regime=NAME among the overrides"
+        )
+    raw |= above
     changed = {key[1:]: value for key, value in changes.items() if key[0] == group}
     _apply(raw, changed)
     model = group_settings_class(group, raw)
@@ -184,6 +202,22 @@ def _load_group(
     except ValidationError as error:
         overridden = {".".join((group, *key)) for key in changed}
         raise explain(error, model, group, str(path), overridden) from None
+
+
+def _regime(
+    name: str | None, changes: Mapping[tuple[str, ...], Any], conf_dir: Path | None
+) -> dict[str, Any]:
+    """What a regime sets among the actions; a record that names it must mean it."""
+    if name is None:
+        return {}
+    regime = _load_group("regime", name, {}, conf_dir, {})
+    values = regime.model_dump(exclude={"name", "about"})
+    for key in values:
+        if ("actions", key) in changes:
+            raise UserError(
+                f"actions.{key} is what the regime {regime.name!r} sets: leave out one of the two"
+            )
+    return {**values, "regime": regime.name}
 
 
 def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:

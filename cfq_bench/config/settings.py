@@ -1,9 +1,10 @@
 """The whole configuration of one run. The numbers are in ``conf/``; here is what they mean."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from cfq_bench.config.actions import ActionSettings, FeatureAction
 from cfq_bench.config.base import (
     BackboneSettings,
     Fraction,
@@ -18,8 +19,6 @@ from cfq_bench.config.base import (
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
-Direction = Literal["immutable", "any", "increase_only", "decrease_only"]
-CostName = Literal["weighted_l1", "weighted_l2", "mixed"]
 Allocator = Literal["auto", "uniform", "fixed", "pool_mse", "gumbel"]
 
 
@@ -102,55 +101,6 @@ class DataSettings(Named):
         if self.target.column in self.features:
             raise ValueError(f"the target {self.target.column!r} is also listed as a feature")
         return self
-
-
-class FeatureAction(Frozen):
-    """What a person may do to one feature."""
-
-    kind: Direction
-    low: float | None = None
-    """Least reachable raw value; default: the preset's train percentile."""
-    high: float | None = None
-    """Greatest reachable raw value; default: the preset's train percentile."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _shorthand(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "FeatureAction":
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"low {self.low} is above high {self.high}")
-        return self
-
-
-class PercentileBounds(Frozen):
-    """Default reach of numeric features, as percentiles of the train rows in [0, 1]."""
-
-    low: Fraction
-    high: Fraction
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "PercentileBounds":
-        if self.low > self.high:
-            raise ValueError(f"low {self.low} is above high {self.high}")
-        return self
-
-
-class ActionSettings(Named):
-    """The action set A(x): what may change, how far, how many features, at which cost."""
-
-    max_features: Annotated[int, Field(ge=1)] | None
-    """At most this many features change at once (k); null: any number."""
-    bounds: PercentileBounds
-    gamma: Positive
-    """Scale of each actionable interval around the factual (Table 25)."""
-    grid: bool
-    """Integers and ordinals stay on their grid; false relaxes them (side-by-side studies only)."""
-    cost: CostName
-    """Cost of an action on standardized columns; a category swap costs 1 under l1."""
-    features: dict[str, FeatureAction]
 
 
 class QuantizationSettings(Frozen):
@@ -281,5 +231,17 @@ class Settings(Frozen):
                 raise ValueError(
                     f"actions {self.actions.name!r} do not say what may be done to feature {name!r}"
                 )
+        for name, action in self.actions.features.items():
+            self._action_fits_kind(name, action, self.data.features[name].kind)
         if all(action.kind == "immutable" for action in self.actions.features.values()):
             raise ValueError(f"actions {self.actions.name!r} leave nothing to change")
+
+    def _action_fits_kind(self, name: str, action: FeatureAction, kind: FeatureKind) -> None:
+        where = f"actions {self.actions.name!r}: feature {name!r} is {kind}"
+        if action.step is not None and kind not in ("numeric", "integer"):
+            raise ValueError(f"{where} and takes no step: steps are for numeric and integer ones")
+        if kind == "integer" and action.step is not None and action.step % 1.0 != 0.0:
+            raise ValueError(f"{where}, so its step must be a whole number, got {action.step:g}")
+        bounds = (action.low, action.high, action.low_percentile, action.high_percentile)
+        if kind == "categorical" and any(bound is not None for bound in bounds):
+            raise ValueError(f"{where} and has no order, so it takes no bounds")

@@ -47,6 +47,41 @@ class Feature:
         return self.kind in ("integer", "ordinal")
 
 
+class Units:
+    """Raw values of n single columns to standardized ones, and back.
+
+    Args:
+        mean: (n,) float64, of transformed raw values.
+        scale: (n,) float64, of transformed raw values.
+        log: (n,) bool, which columns are log1p-transformed.
+    """
+
+    def __init__(self, mean: Tensor, scale: Tensor, log: Tensor) -> None:
+        self.mean, self.scale, self.log = mean, scale, log
+        self.has_log, self.all_log = bool(log.any()), bool(log.all())
+
+    def take(self, columns: Tensor) -> "Units":
+        """Those of some columns (m,) int64, on the device of `columns`."""
+        own = (each.to(columns.device) for each in (self.mean, self.scale, self.log))
+        return Units(*(each[columns] for each in own))
+
+    def standardize(self, raw: Tensor) -> Tensor:
+        """Raw values (B, n) float64 to encoded (B, n) float32, never -0.0."""
+        value = raw
+        if self.has_log:
+            value = torch.log1p(raw.clamp_min(0.0))
+            value = value if self.all_log else torch.where(self.log.to(raw.device), value, raw)
+        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
+
+    def destandardize(self, z: Tensor) -> Tensor:
+        """Encoded values (B, n) to raw (B, n) float64, not yet rounded."""
+        value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
+        if not self.has_log:
+            return value
+        raw = torch.expm1(value)
+        return raw if self.all_log else torch.where(self.log.to(z.device), raw, value)
+
+
 class FeatureSchema:
     """Encodes and decodes rows; fitted on the train split only.
 
@@ -56,8 +91,7 @@ class FeatureSchema:
         width: d.
         groups: (start, stop) of each one-hot group, in column order.
         feature_of_column: (d,) int64, index into `features`.
-        mean, scale: (N_s,) float64, of transformed raw values.
-        log: (N_s,) bool, which columns are log1p-transformed.
+        units: of the single columns.
         grid: (N_s,) bool, which raw values are whole numbers.
     """
 
@@ -69,10 +103,11 @@ class FeatureSchema:
         self.groups = [(f.start, f.stop) for f in self.features if not f.single]
         index = [i for i, f in enumerate(self.features) for _ in range(f.start, f.stop)]
         self.feature_of_column = torch.tensor(index)
-        self.mean = torch.tensor([f.mean for f in singles], dtype=torch.float64)
-        self.scale = torch.tensor([f.scale for f in singles], dtype=torch.float64)
-        self.log = torch.tensor([f.log1p for f in singles], dtype=torch.bool)
-        self.has_log = bool(self.log.any())
+        self.units = Units(
+            torch.tensor([f.mean for f in singles], dtype=torch.float64),
+            torch.tensor([f.scale for f in singles], dtype=torch.float64),
+            torch.tensor([f.log1p for f in singles], dtype=torch.bool),
+        )
         self.grid = torch.tensor([f.on_grid for f in singles], dtype=torch.bool)
 
     @classmethod
@@ -158,17 +193,11 @@ class FeatureSchema:
 
     def standardize(self, raw: Tensor) -> Tensor:
         """Raw single-column values (B, N_s) float64 to encoded (B, N_s) float32, never -0.0."""
-        value = raw
-        if self.has_log:
-            value = torch.where(self.log.to(raw.device), torch.log1p(raw.clamp_min(0.0)), raw)
-        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
+        return self.units.standardize(raw)
 
     def destandardize(self, z: Tensor) -> Tensor:
         """Encoded single-column values (B, N_s) to raw (B, N_s) float64, not yet rounded."""
-        value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
-        if not self.has_log:
-            return value
-        return torch.where(self.log.to(z.device), torch.expm1(value), value)
+        return self.units.destandardize(z)
 
     def _raw_singles(self, frame: pd.DataFrame) -> np.ndarray:
         raw = np.empty((len(frame), self.n_single), dtype=np.float64)
