@@ -115,8 +115,19 @@ def cases(draw: st.DrawFn) -> Case:
         if kind != "categorical":
             may += ["increase_only", "decrease_only"]
         action: dict[str, Any] = {"kind": draw(st.sampled_from(may))}
-        if kind in ("numeric", "integer") and draw(st.booleans()):
-            action |= {"low": 1.5, "high": draw(st.sampled_from([2.0, 11.25]))}
+        if kind in ("numeric", "integer"):
+            action |= draw(
+                st.sampled_from(
+                    [
+                        {},
+                        {"low": 1.5, "high": 2.0},
+                        {"low": 1.5, "high": 11.25},
+                        {"low_percentile": 0.2, "high_percentile": 0.9},
+                        {"low_percentile": 0.0, "high": 9.0, "step": 3.0},
+                        {"step": 2.0 if kind == "integer" else 0.25},
+                    ]
+                )
+            )
         actions[name] = action
     train = random_frame(rng, kinds, 20, 1.0)
     schema = FeatureSchema.fit(train, kinds)
@@ -141,6 +152,12 @@ def raw_value(schema: FeatureSchema, j: int, z: float) -> float:
     return float(np.expm1(value)) if feature.log1p else value
 
 
+def step_of(case: Case, j: int) -> float | None:
+    feature = case.space.schema.features[j]
+    whole = 1.0 if feature.kind in ("integer", "ordinal") else None
+    return case.actions.features[feature.name].step or whole
+
+
 def raw_limits(case: Case, j: int, own: float) -> tuple[float, float]:
     """Reach of a single column, in raw units, by the words of the settings."""
     feature = case.space.schema.features[j]
@@ -150,12 +167,20 @@ def raw_limits(case: Case, j: int, own: float) -> tuple[float, float]:
     values = case.train[feature.name]
     if feature.kind == "ordinal":
         values = values.map(ORDER.index)
-    low = float(np.quantile(values.to_numpy(float), case.actions.bounds.low))
-    high = float(np.quantile(values.to_numpy(float), case.actions.bounds.high))
+    shares = [
+        preset if own_share is None else own_share
+        for own_share, preset in (
+            (action.low_percentile, case.actions.bounds.low),
+            (action.high_percentile, case.actions.bounds.high),
+        )
+    ]
+    low, high = (float(np.quantile(values.to_numpy(float), share)) for share in shares)
     low = low if action.low is None else action.low
     high = high if action.high is None else action.high
-    if feature.kind in ("integer", "ordinal"):
-        low, high = np.ceil(low - 1e-3), np.floor(high + 1e-3)
+    step = step_of(case, j)
+    if step is not None:
+        low, high = step * np.ceil(low / step - 1e-3), step * np.floor(high / step + 1e-3)
+    natural = min(0.0, low) if (values >= 0).all() or feature.log1p else -np.inf
     low, high = min(low, own), max(high, own)
 
     def scaled(end: float) -> float:
@@ -164,10 +189,9 @@ def raw_limits(case: Case, j: int, own: float) -> tuple[float, float]:
         return float(np.expm1(moved)) if feature.log1p else float(moved)
 
     low, high = scaled(low), scaled(high)
+    low = min(max(low, natural), own)
     if feature.kind == "ordinal":
-        low, high = max(low, 0.0), min(high, len(ORDER) - 1.0)
-    if feature.log1p:
-        low = max(low, 0.0)
+        high = min(high, len(ORDER) - 1.0)
     if action.kind == "increase_only":
         low = own
     if action.kind == "decrease_only":
@@ -196,7 +220,8 @@ def breaks_rules(case: Case, x: np.ndarray, u: np.ndarray) -> bool:
         slack = 1e-4 * (1.0 + abs(value))
         if value < low - slack or value > high + slack:
             return True
-        if feature.kind in ("integer", "ordinal") and abs(value - round(value)) > slack:
+        step = step_of(case, j)
+        if step is not None and abs(value - step * round(value / step)) > slack:
             return True
     return changed > (case.actions.max_features or len(schema.features))
 

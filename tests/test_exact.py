@@ -171,6 +171,7 @@ def answers(
         (1, None),
         (2, {"age": "increase_only", "hue": "immutable"}),
         (3, {"loans": "decrease_only", "rank": "increase_only"}),
+        (3, {"age": {"kind": "any", "step": 3}, "loans": {"kind": "any", "step": 2}}),
         (None, None),
     ],
 )
