@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check benchmarks gaps table clean
+.PHONY: run test check benchmarks gaps violations table clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
@@ -21,6 +21,9 @@ benchmarks: $(VENV)/installed  ## speed, as ratios measured in one run
 
 gaps: $(VENV)/installed  ## the solvers against exact optima
 	$(BIN)/python scripts/gap_report.py
+
+violations: $(VENV)/installed  ## every solver's answers against every preset's text
+	$(BIN)/python scripts/violations.py
 
 table: $(VENV)/installed  ## the README's table, from nothing
 	$(BIN)/python scripts/headline.py

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-TOPICS = ("lightning_loop", "quantized_steps", "methods", "solvers", "projection", "command")
+TOPICS = (
+    "lightning_loop",
+    "quantized_steps",
+    "methods",
+    "solvers",
+    "adult",
+    "dice",
+    "projection",
+    "command",
+)
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 
 
@@ -24,7 +33,8 @@ def main(repeats: int, path: Path, only: tuple[str, ...]) -> None:
     """Measure speed on one CPU thread; the exit code is 1 where a limit is not met.
 
     Training steps run on generated rows of Adult's size (lines that say so), which is good for
-    their time alone; everything else runs on the embedded data sets.
+    their time alone; everything else runs on real data. Topics whose data or package are not at
+    hand are skipped with a line.
     """
     import torch
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from cfq_bench.actions.action_set import ActionSet
@@ -15,6 +16,7 @@ from cfq_bench.backbones.mlp import MLP
 from cfq_bench.cache import Cache
 from cfq_bench.config.loader import load_settings
 from cfq_bench.data.dataset import Split, TabularData, load_data
+from cfq_bench.data.sources import locate, named_data_dir, raw_files
 from cfq_bench.methods.base import Context, Method, make_method
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime, freeze
@@ -33,19 +35,33 @@ class Task:
     space: ActionSet
     cache: Cache
 
+    def rejected(self, most: int) -> np.ndarray:
+        """Positions of test rows that the teacher rejects: a seeded sample, in order."""
+        with torch.no_grad():
+            rows = np.flatnonzero((self.teacher(self.data.test.x).argmax(1) == 0).numpy())
+        order = np.random.default_rng(0).permutation(len(rows))
+        return np.sort(rows[order[:most]])
+
     def method(self, name: str, *overrides: str) -> Method:
         """A fresh method on this task."""
         settings = load_settings(name, self.name, overrides=overrides)
         return make_method(Context(settings, self.data, self.teacher, self.space, self.cache))
 
 
+def at_hand(name: str) -> bool:
+    """Whether a data set's raw files are on this machine: benchmarks download nothing."""
+    folder = named_data_dir(None)
+    files = raw_files(load_settings(data=name).data.loader)
+    return all(locate(raw, folder) is not None for raw in files)
+
+
 @contextmanager
 def real_task(name: str) -> Iterator[Task]:
-    """An embedded data set with a trained teacher and a cache of its own."""
+    """A data set at hand with a trained teacher and a cache of its own."""
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(data=name)
         cache = Cache(Path(folder))
-        data = load_data(settings.data, settings.seed)
+        data = load_data(settings.data, settings.seed, named_data_dir(None))
         teacher = obtain_teacher(settings, data, cache, Runtime())
         space = ActionSet(data.schema, settings.actions, data.train.x)
         yield Task(name, data, teacher, space, cache)

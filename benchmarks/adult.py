@@ -1,0 +1,77 @@
+"""The solvers on Adult, the widest table: speed, and the memory of solving all its rows."""
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.task import Task, at_hand, real_task
+from benchmarks.timing import Measurement, interleave, wall
+from cfq_bench.actions.solver import CHUNK, make_solver
+from cfq_bench.config.loader import load_settings
+
+KAPPA = 0.1
+LIMITS = {"pgd": 5_000.0, "search": 500.0}
+MOST_MIB = 1024.0
+
+
+def measure(repeats: int) -> Iterator[Measurement]:
+    if not at_hand("adult"):
+        print("skipped adult: its raw files are not at hand", file=sys.stderr)
+        return
+    with real_task("adult") as task:
+        yield from _speed(task, repeats)
+        yield from _memory(task)
+
+
+def _speed(task: Task, repeats: int) -> Iterator[Measurement]:
+    """Rows are solved in chunks, so that the speed on one chunk is that on any number."""
+    x = task.data.test.x[torch.from_numpy(task.rejected(CHUNK))]
+    target = torch.ones(len(x), dtype=torch.int64)
+    solvers = {name: make_solver(load_settings(solver=name).solver) for name in LIMITS}
+
+    def side(name: str) -> object:
+        return solvers[name].solve(task.teacher, task.space, x, target, KAPPA)
+
+    seconds = interleave(
+        {"pgd": wall(lambda: side("pgd")), "search": wall(lambda: side("search"))}, repeats
+    )
+    for name, limit in LIMITS.items():
+        yield Measurement(
+            f"{name} solver, adult",
+            len(x) / statistics.median(seconds[name]),
+            "rows/s",
+            {name: seconds[name]},
+            limit=limit,
+            at_least=True,
+            note=f"{len(x)} rejected test rows (a seeded sample), kappa {KAPPA}",
+        )
+
+
+def _memory(task: Task) -> Iterator[Measurement]:
+    """The peak of a fresh process that reads data and teacher and solves all rejected rows.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    command = [sys.executable, "-m", "benchmarks.memory", task.name, str(task.cache.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    peak = json.loads(done.stdout)
+    yield Measurement(
+        "peak memory, search on adult",
+        peak["solved_mib"],
+        "MiB",
+        limit=MOST_MIB,
+        note=f"the whole process; all {peak['rows']} rejected test rows, teacher from the cache",
+    )
+    yield Measurement(
+        "peak memory, imports alone", peak["imported_mib"], "MiB", note="of the line before"
+    )
+    yield Measurement(
+        "peak memory, data and teacher loaded", peak["loaded_mib"], "MiB", note="likewise"
+    )

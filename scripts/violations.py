@@ -1,0 +1,224 @@
+"""Count violated constraints in every solver's answers: results/violations.json and .md.
+
+Usage::
+
+    python scripts/violations.py [--data NAME ...] [--solver NAME ...] [--exact-rows 100]
+
+Every data set at hand, every preset of it, every solver: all test rows are asked for both classes
+at the default margin, and every answer is checked by rules that are written from the preset's YAML
+and the raw table alone (`cfq_bench.evaluation.auditing`). A row that has the class already must be
+left as it is. `exact` needs a mixed-integer program per row: it answers a seeded sample, on
+logistic regression, with the weighted l1 cost. The exit code is 1 where a constraint is violated,
+or nothing could be checked.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.outcome import Solution, Status
+from cfq_bench.actions.solver import make_solver
+from cfq_bench.cache import Cache, default_cache_dir
+from cfq_bench.config.loader import load_settings
+from cfq_bench.config.settings import Settings
+from cfq_bench.data.dataset import TabularData, load_data, split_rows
+from cfq_bench.data.sources import named_data_dir
+from cfq_bench.data.table import impute, load_table
+from cfq_bench.errors import UserError
+from cfq_bench.evaluation.audit_solution import Question, solution_violations
+from cfq_bench.files import write_atomic
+from cfq_bench.record.provenance import provenance
+from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.fit import obtain_teacher
+from cfq_bench.training.trainer import Runtime
+
+ROOT = Path(__file__).parents[1]
+BACKBONE = "mlp2"
+EXACT, EXACT_BACKBONE = "exact", "logreg"
+MOST_SHOWN = 20
+"""Violations that a line of the report lists; all are counted."""
+COUNTS = ("rows", "found", "not_found", "infeasible", "not_needed", "violations")
+COLUMNS = ("data", "preset", "solver", "backbone", *COUNTS, "seconds", "rows_per_s")
+
+
+class Case(NamedTuple):
+    """A data set and a network: what its presets and solvers share."""
+
+    data: TabularData
+    train: pd.DataFrame
+    """(N, F) raw train rows."""
+    test: pd.DataFrame
+    """(B, F) raw test rows, in the order of `data.test`."""
+    teacher: Any
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check and write; returns the exit code."""
+    options = _options(arguments)
+    torch.set_num_threads(1)
+    report: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    for name in options.data:
+        try:
+            cases = {backbone: load_case(name, backbone) for backbone in backbones(options.solver)}
+        except UserError as why:
+            skip(skipped, name, why)
+            continue
+        for preset, solver in itertools.product(names(f"actions/{name}"), options.solver):
+            try:
+                line = check(cases, name, preset, solver, options.exact_rows)
+            except UserError as why:
+                skip(skipped, f"{name}, {preset}, {solver}", why)
+                continue
+            report.append(line)
+            print("  ".join(f"{key} {_cell(line[key])}" for key in COLUMNS), flush=True)
+    clean = bool(report) and not any(line["violations"] for line in report)
+    document = {
+        "provenance": provenance("cpu", torch.get_num_threads()),
+        "exact_rows": options.exact_rows,
+        "clean": clean,
+        "lines": report,
+        "skipped": skipped,
+    }
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    write_atomic(options.out / "violations.json", text.encode())
+    write_atomic(options.out / "violations.md", markdown(report).encode())
+    return 0 if clean else 1
+
+
+def names(group: str) -> list[str]:
+    """The packaged YAML files of a group."""
+    return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+
+
+def backbones(solvers: list[str]) -> set[str]:
+    """The networks that these solvers answer on."""
+    return {EXACT_BACKBONE if solver == EXACT else BACKBONE for solver in solvers}
+
+
+def skip(skipped: dict[str, str], what: str, why: UserError) -> None:
+    """Say what could not be checked."""
+    skipped[what] = str(why)
+    print(f"skipped {what}: {why}", file=sys.stderr)
+
+
+def load_case(name: str, backbone: str) -> Case:
+    """Encoded splits, the raw rows behind them, and the teacher.
+
+    Raises:
+        UserError: the data are not at hand.
+    """
+    settings = load_settings("fp32", name, backbone=backbone)
+    folder = named_data_dir(None)
+    data = load_data(settings.data, settings.seed, folder)
+    table = load_table(settings.data, folder)
+    train, _, test = split_rows(table, settings.data, settings.seed)
+    frame = table.frame
+    if settings.data.missing == "impute":
+        frame = impute(frame, train, settings.data, table.source)
+    teacher = obtain_teacher(settings, data, Cache(default_cache_dir()), Runtime())
+    return Case(data, frame.iloc[train], frame.iloc[test], teacher)
+
+
+def check(
+    cases: Mapping[str, Case], name: str, preset: str, solver: str, exact_rows: int
+) -> dict[str, Any]:
+    """Ask for both classes of the test rows, or of a seeded sample, and check every answer.
+
+    Raises:
+        UserError: the solver refuses.
+    """
+    exact = solver == EXACT
+    settings = load_settings(
+        "fp32",
+        name,
+        backbone=EXACT_BACKBONE if exact else BACKBONE,
+        solver=solver,
+        actions=f"{name}/{preset}",
+        # Optima are linear programs under weighted l1 alone; some presets have another cost.
+        overrides=["actions.cost=weighted_l1"] if exact else [],
+    )
+    case = cases[settings.backbone.name]
+    space = ActionSet(case.data.schema, settings.actions, case.data.train.x)
+    generator = torch.Generator().manual_seed(derive_seed(settings.seed, "violations"))
+    order = torch.randperm(len(case.data.test), generator=generator)
+    rows = order[: exact_rows if exact else None].sort().values
+    solutions, broken, seconds = [], [], 0.0
+    for wanted in (1, 0):
+        asked = ask(case, settings, rows, wanted)
+        start = time.perf_counter()
+        solution = make_solver(settings.solver).solve(
+            asked.model, space, asked.x, asked.target, asked.kappa
+        )
+        seconds += time.perf_counter() - start
+        solutions.append(solution)
+        broken.append(solution_violations(asked, solution).assign(target=wanted))
+    about = {"data": name, "preset": preset, "solver": solver, "backbone": settings.backbone.name}
+    counts = summary(solutions, pd.concat(broken, ignore_index=True), len(rows), seconds)
+    return {**about, **counts}
+
+
+def ask(case: Case, settings: Settings, rows: torch.Tensor, wanted: int) -> Question:
+    """The question for some test rows, all towards one class."""
+    return Question(
+        model=case.teacher,
+        schema=case.data.schema,
+        data=settings.data,
+        actions=settings.actions,
+        train=case.train,
+        raw=case.test.iloc[rows.numpy()],
+        x=case.data.test.x[rows],
+        target=torch.full((len(rows),), wanted),
+        kappa=settings.evaluation.kappa,
+    )
+
+
+def summary(
+    solutions: list[Solution], broken: pd.DataFrame, rows: int, seconds: float
+) -> dict[str, Any]:
+    """Counts over both classes; every row needs an action for one of them."""
+    status = torch.cat([solution.status for solution in solutions])
+    counts = {each.name.lower(): int((status == int(each)).sum()) for each in Status}
+    return {
+        "rows": rows,
+        **counts,
+        "violations": len(broken),
+        "seconds": seconds,
+        "rows_per_s": rows / seconds,
+        "first_violations": json.loads(broken.head(MOST_SHOWN).to_json(orient="records")),
+    }
+
+
+def markdown(report: list[dict[str, Any]]) -> str:
+    """The lines as a table."""
+    rows = [list(COLUMNS), ["---"] * len(COLUMNS)]
+    rows += [[_cell(line[key]) for key in COLUMNS] for line in report]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Violated constraints, counted.")
+    parser.add_argument("--data", nargs="+", default=names("data"), help="default: all at hand")
+    parser.add_argument("--solver", nargs="+", default=names("solver"), help="default: all")
+    parser.add_argument("--exact-rows", type=int, default=100, help="test rows that exact answers")
+    parser.add_argument("--out", type=Path, default=ROOT / "results")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
