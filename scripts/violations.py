@@ -3,6 +3,7 @@
 Usage::
 
     python scripts/violations.py [--data NAME ...] [--solver NAME ...] [--exact-rows 100]
+        [--regime NAME]
 
 Every data set at hand, every preset of it, every solver: all test rows are asked for both classes
 at the default margin, and every answer is checked by rules that are written from the preset's YAML
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         for preset, solver in itertools.product(names(f"actions/{name}"), options.solver):
             try:
-                line = check(cases, name, preset, solver, options.exact_rows)
+                line = check(cases, name, preset, solver, options)
             except UserError as why:
                 skip(skipped, f"{name}, {preset}, {solver}", why)
                 continue
@@ -85,6 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     document = {
         "provenance": provenance("cpu", torch.get_num_threads()),
         "exact_rows": options.exact_rows,
+        "regime": options.regime,
         "clean": clean,
         "lines": report,
         "skipped": skipped,
@@ -130,7 +132,7 @@ def load_case(name: str, backbone: str) -> Case:
 
 
 def check(
-    cases: Mapping[str, Case], name: str, preset: str, solver: str, exact_rows: int
+    cases: Mapping[str, Case], name: str, preset: str, solver: str, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Ask for both classes of the test rows, or of a seeded sample, and check every answer.
 
@@ -144,6 +146,7 @@ def check(
         backbone=EXACT_BACKBONE if exact else BACKBONE,
         solver=solver,
         actions=f"{name}/{preset}",
+        regime=options.regime,
         # Optima are linear programs under weighted l1 alone; some presets have another cost.
         overrides=["actions.cost=weighted_l1"] if exact else [],
     )
@@ -151,7 +154,7 @@ def check(
     space = ActionSet(case.data.schema, settings.actions, case.data.train.x)
     generator = torch.Generator().manual_seed(derive_seed(settings.seed, "violations"))
     order = torch.randperm(len(case.data.test), generator=generator)
-    rows = order[: exact_rows if exact else None].sort().values
+    rows = order[: options.exact_rows if exact else None].sort().values
     solutions, broken, seconds = [], [], 0.0
     for wanted in (1, 0):
         asked = ask(case, settings, rows, wanted)
@@ -216,6 +219,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", default=names("data"), help="default: all at hand")
     parser.add_argument("--solver", nargs="+", default=names("solver"), help="default: all")
     parser.add_argument("--exact-rows", type=int, default=100, help="test rows that exact answers")
+    parser.add_argument("--regime", help="how much may change; default: as each preset says")
     parser.add_argument("--out", type=Path, default=ROOT / "results")
     return parser.parse_args(arguments)
 

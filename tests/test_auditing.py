@@ -142,12 +142,33 @@ def test_gamma_invents_no_ranks() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("age", 41.5), ("age", 41.01), ("gain", 200.5)])
 def test_integers_are_whole(name: str, value: float) -> None:
-    assert rules(**{name: value}) == [(name, "whole")]
+    assert rules(**{name: value}) == [(name, "step")]
     assert rules(settings={"grid": False}, **{name: value}) == []
 
 
+def test_steps_are_multiples_or_the_factual() -> None:
+    stepped = {"age": {"kind": "any", "step": 7}, "pay": {"kind": "any", "step": 0.5}}
+    assert rules(features=stepped, age=42, pay=2.5) == []
+    assert rules(features=stepped) == []  # 40 is no multiple of 7, and nobody has to move
+    assert rules(features=stepped, age=45) == [("age", "step")]
+    assert rules(features=stepped, pay=2.7) == [("pay", "step")]
+    assert rules(features=stepped, settings={"grid": False}, age=45, pay=2.7) == []
+    assert rules(features=stepped, age=63) == [("age", "bounds")]  # 56 is the last within 60
+
+
+def test_percentiles_of_one_feature() -> None:
+    narrow = {"age": {"kind": "any", "low_percentile": 0.25, "high_percentile": 0.75}}  # 30 to 50
+    assert rules(features=narrow, age=30) == rules(features=narrow, age=50) == []
+    assert rules(features=narrow, age=29) == rules(features=narrow, age=51) == [("age", "bounds")]
+
+
+def test_gamma_makes_nobody_younger_than_0() -> None:
+    assert rules(settings={"gamma": 3.0}, age=0) == []
+    assert rules(settings={"gamma": 3.0}, age=-1) == [("age", "bounds")]
+
+
 def test_a_rank_between_two_categories_is_not_whole() -> None:
-    assert rules(rank=1.5) == [("rank", "whole")]
+    assert rules(rank=1.5) == [("rank", "step")]
 
 
 def test_a_rank_beyond_the_last_is_out_of_bounds() -> None:

@@ -177,10 +177,11 @@ def _actions_yaml(used: list[Column], file: str) -> str:
     lines = [
         f"# Drafted from {file}: what a person may do to each feature. Review every line:",
         "#   immutable, any, increase_only or decrease_only (the last two not for categorical),",
-        "#   or {kind: any, low: 0, high: 40} with the least and greatest reachable value.",
+        "#   or {kind: any, low: 0, high: 40, step: 5} with the least and greatest reachable value",
+        "#   (low_percentile, high_percentile: as shares of the train rows) and its multiples.",
         f"about: {_quoted(Path(file).stem + ', a first draft')}",
         f"max_features: {min(4, len(used))}  # at most this many features change at once",
-        "bounds: {low: 0.0, high: 1.0}  # default reach, as percentiles of the train rows",
+        "bounds: {low: 0.005, high: 0.995}  # default reach, as percentiles of the train rows",
         "gamma: 1.0",
         "grid: true  # whole numbers stay whole",
         "cost: weighted_l1",

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cfq_bench.config.settings import ActionSettings, FeatureAction, FeatureSettings
+from cfq_bench.config.actions import ActionSettings, FeatureAction
+from cfq_bench.config.settings import FeatureSettings
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -40,9 +41,11 @@ class Numbers:
         object.__setattr__(self, "middle", float(self.transform(self.train).mean()))
 
     @property
-    def on_grid(self) -> bool:
-        """Whether values are whole numbers."""
-        return self.preset.grid and self.about.kind in ("integer", "ordinal")
+    def step(self) -> float | None:
+        """Values are multiples of this; None where any value will do."""
+        if self.preset.grid and self.action.step is not None:
+            return self.action.step
+        return 1.0 if self.about.kind in ("integer", "ordinal") else None
 
     def transform(self, raw: Floats) -> Floats:
         """Raw values on the scale on which distances are taken."""
@@ -94,30 +97,37 @@ class Numbers:
             return low, high
         own = self.transform(self.before)
         back = np.expm1 if self.about.transform == "log1p" else np.asarray
-        least, most = self._domain()
+        bottom, top = self._domain(least)
         gamma = self.preset.gamma
-        low = np.maximum(back(own - gamma * (own - self.transform(low))), least)
-        high = np.minimum(back(own + gamma * (self.transform(high) - own)), most)
+        low = np.maximum(back(own - gamma * (own - self.transform(low))), bottom)
+        high = np.minimum(back(own + gamma * (self.transform(high) - own)), top)
         return np.minimum(low, self.before), np.maximum(high, self.before)
 
     def _ends(self) -> tuple[float, float]:
-        """The same for all rows; whole numbers have the whole numbers between them."""
+        """The same for all rows; a feature with a step has the multiples between them."""
         bounds, action = self.preset.bounds, self.action
-        low = float(np.quantile(self.train, bounds.low)) if action.low is None else action.low
-        high = float(np.quantile(self.train, bounds.high)) if action.high is None else action.high
-        least, most = self._domain()
-        low, high = max(low, least), min(high, most)
-        if self.about.kind in ("integer", "ordinal"):
+        low = self._end(action.low, action.low_percentile, bounds.low)
+        high = self._end(action.high, action.high_percentile, bounds.high)
+        if self.about.order is not None:
+            low, high = max(low, 0.0), min(high, len(self.about.order) - 1.0)
+        if self.step is not None:
             ends = np.array([low, high])
             slack = self.tolerance(ends)
-            low, high = float(np.ceil(low - slack[0])), float(np.floor(high + slack[1]))
+            low = self.step * float(np.ceil((low - slack[0]) / self.step))
+            high = self.step * float(np.floor((high + slack[1]) / self.step))
         return low, high
 
-    def _domain(self) -> tuple[float, float]:
-        """What values can be at all."""
+    def _end(self, raw: float | None, own_share: float | None, preset_share: float) -> float:
+        if raw is not None:
+            return raw
+        return float(np.quantile(self.train, preset_share if own_share is None else own_share))
+
+    def _domain(self, low: float) -> tuple[float, float]:
+        """What gamma cannot go beyond: ranks, and 0 for what no train row has less of."""
         if self.about.order is not None:
             return 0.0, len(self.about.order) - 1.0
-        return (0.0 if self.about.transform == "log1p" else -np.inf), np.inf
+        positive = self.about.transform == "log1p" or bool((self.train >= 0.0).all())
+        return (min(0.0, low) if positive else -np.inf), np.inf
 
 
 @dataclass(frozen=True)

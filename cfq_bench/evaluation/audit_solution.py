@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from cfq_bench.actions.outcome import Model, Solution, Status
-from cfq_bench.config.settings import ActionSettings, DataSettings
+from cfq_bench.config.actions import ActionSettings
+from cfq_bench.config.settings import DataSettings
 from cfq_bench.data.schema import Feature, FeatureSchema
 from cfq_bench.evaluation.audit_columns import Floats
 from cfq_bench.evaluation.auditing import Line, Told, cost_of, lines, raw_violations, table_of

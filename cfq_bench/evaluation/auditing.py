@@ -11,7 +11,8 @@ from operator import itemgetter
 import numpy as np
 import pandas as pd
 
-from cfq_bench.config.settings import ActionSettings, FeatureSettings
+from cfq_bench.config.actions import ActionSettings
+from cfq_bench.config.settings import FeatureSettings
 from cfq_bench.evaluation.audit_columns import (
     Categories,
     Floats,
@@ -129,12 +130,16 @@ def bounds(column: Numbers) -> Finding:
     return bad, lambda i: f"{text_of(low[i])} to {text_of(high[i])}"
 
 
-def whole(column: Numbers) -> Finding:
-    """Integers and ranks are whole numbers, unless the preset relaxes them."""
+def step(column: Numbers) -> Finding:
+    """Integers and ranks are whole, and others multiples of their step, or the factual value."""
+    size = column.step if column.preset.grid else None
+    if size is None:
+        return np.zeros(len(column.after), dtype=bool), str
     with np.errstate(invalid="ignore"):  # infinities are another rule's
-        fraction = np.abs(column.after - np.round(column.after))
-        bad = fraction > column.tolerance(column.after)
-    return bad & column.on_grid, lambda _: "a whole number"
+        off = np.abs(column.after - size * np.round(column.after / size))
+        bad = off > column.tolerance(column.after)
+    expected = "a whole number" if size == 1.0 else f"a multiple of {text_of(size)}"
+    return bad & column.changed, lambda _: expected
 
 
 def category(column: Categories) -> Finding:
@@ -143,7 +148,7 @@ def category(column: Categories) -> Finding:
     return column.changed & ~known, lambda _: f"one of {', '.join(sorted(column.known))}"
 
 
-NUMBER_RULES = (immutable, finite, direction, bounds, whole)
+NUMBER_RULES = (immutable, finite, direction, bounds, step)
 CATEGORY_RULES = (immutable, category)
 
 
