@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from cfq_bench.config.base import (
     TABLE_FILES,
+    AllocatorSettings,
     BackboneSettings,
     MethodSettings,
     Named,
@@ -27,6 +28,7 @@ GROUPS: dict[str, type[Named]] = {
     "backbone": BackboneSettings,
     "teacher": TeacherSettings,
     "method": MethodSettings,
+    "allocator": AllocatorSettings,
     "solver": SolverSettings,
 }
 """Settings that come from a YAML file of their own, in the order in which they are read."""
@@ -92,6 +94,8 @@ def load_settings(
     base = read_yaml(base_file)
     changes = _parse_overrides(overrides)
     names = {key: value for key, value in base.items() if key in GROUPS}
+    if ("allocator",) in changes:
+        raise UserError("'allocator' is not chosen by name alone: write budget.allocator=NAME")
     names |= {key: changes.pop((key,)) for key in GROUPS if (key,) in changes}
     given = {
         "method": method,
@@ -104,14 +108,16 @@ def load_settings(
     names |= {key: value for key, value in given.items() if value is not None}
     _refuse_unknown_heads(changes, base)
 
+    rest = {key: value for key, value in base.items() if key not in GROUPS}
+    changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
+    _apply(rest, changed)
     parts: dict[str, Any] = {}
     for group in GROUPS:
         if group == "actions" and "actions" not in names:
             names["actions"] = parts["data"].actions
+        if group == "allocator":
+            names["allocator"] = _allocator_name(rest, parts["method"])
         parts[group] = _load_group(group, str(names[group]), changes, conf_dir)
-    rest = {key: value for key, value in base.items() if key not in GROUPS}
-    changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
-    _apply(rest, changed)
     try:
         return Settings.model_validate({**rest, **parts})
     except ValidationError as error:
@@ -184,6 +190,20 @@ def _load_group(
     except ValidationError as error:
         overridden = {".".join((group, *key)) for key in changed}
         raise explain(error, model, group, str(path), overridden) from None
+
+
+def _allocator_name(rest: Mapping[str, Any], method: MethodSettings) -> str:
+    """Who divides the bits; the values are raw, and `Settings` complains about the wrong ones."""
+    budget, quantization = (
+        part if isinstance(part, dict) else {}
+        for part in (rest.get("budget"), rest.get("quantization"))
+    )
+    name = budget.get("allocator")
+    if isinstance(name, str) and name != "auto":
+        return name
+    candidates = quantization.get("candidates")
+    whole = isinstance(candidates, list) and budget.get("avg_bits") in candidates
+    return method.auto_allocator(whole and quantization.get("layers") == "all")
 
 
 def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:
