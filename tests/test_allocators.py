@@ -95,7 +95,7 @@ def test_auto_asks_the_method(method: str, budget: float, layers: str, allocator
 
 @pytest.mark.parametrize("name", WITHOUT_TRAINING)
 @pytest.mark.parametrize("blocks", ["true", "false"])
-@pytest.mark.parametrize("budget", [2.0, 2.7, 3.5, 8.0])
+@pytest.mark.parametrize("budget", [2.0, 2.7, 3.5])
 def test_allocators_use_up_the_budget_and_leave_the_network_as_it_was(
     name: str, blocks: str, budget: float, make_context: MakeContext
 ) -> None:
@@ -116,7 +116,7 @@ def test_allocators_use_up_the_budget_and_leave_the_network_as_it_was(
     assert 0.95 * most - 1e-9 <= spent_bits(network.sizes, bits) <= budget + 1e-9
 
 
-@pytest.mark.parametrize("method", ["lsq", "cfq", "cfq_distilled", "kd_qat", "pact"])
+@pytest.mark.parametrize("method", ["cfq", "cfq_distilled"])
 @pytest.mark.parametrize("name", sorted(set(YAMLS) - {"fixed", "uniform"}))
 def test_any_trained_method_takes_any_allocator(
     method: str, name: str, make_context: MakeContext
