@@ -110,6 +110,13 @@ def test_a_method_of_ones_own_is_one_file_and_one_yaml(tmp_path: Path) -> None:
         (["budget.avg_bits=2.5", "quantization.candidates=[3,4]"], ["below the fewest", "3"]),
         (["budget.allocator=uniform", "budget.avg_bits=3.5"], ["uniform", "3.5"]),
         (["budget.allocator=fixed"], ["budget.bits", "fixed"]),
+        (["budget.allocator=5"], ["budget.allocator", "string", "5"]),
+        (["budget=5"], ["budget", "5"]),
+        (["allocator=hawq"], ["write budget.allocator=NAME"]),
+        (["budget.allocator=hawk"], ["unknown allocator 'hawk'", "did you mean 'hawq'?"]),
+        (["budget.allocator=hawq", "allocator.probes=0"], ["allocator.probes", "0"]),
+        (["allocator.probes=9"], ["allocator.probes"]),
+        (["quantization.layers=some"], ["quantization.layers", "'some'"]),
         (["actions.features.agee=any"], ["agee", "compas"]),
         (["actions.features.age=none"], ["actions.features.age.kind", "immutable"]),
         (["actions.bounds.low=0.9", "actions.bounds.high=0.1"], ["low 0.9 is above high 0.1"]),
@@ -129,8 +136,9 @@ def test_bad_overrides_are_one_clear_line(overrides: list[str], words: list[str]
 
 @pytest.mark.parametrize("group", list(GROUPS))
 def test_unknown_names_list_the_known_ones(group: str) -> None:
+    key = "budget.allocator" if group == "allocator" else group
     with pytest.raises(UserError, match=f"unknown {group} 'nothing'.*Known: "):
-        load_settings(**{group: "nothing"})  # type: ignore[arg-type]
+        load_settings(overrides=[f"{key}=nothing"])
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ Run = Callable[..., Record]
 YAMLS = known_names("method")
 every_method = pytest.mark.parametrize("name", list(YAMLS))
 GUMBEL = "budget.allocator=gumbel"
+UNTRAINED = {"fp32", "ptq", "mixed_ptq", "cf_ptq"}
 
 
 @pytest.fixture
@@ -63,7 +64,8 @@ def logits_of(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def test_there_are_methods() -> None:
-    assert {"cfq", "cfq_distilled", "fp32", "ft32", "kd_qat", "lsq", "pact"} <= set(YAMLS)
+    trained = {"cfq", "cfq_distilled", "ft32", "kd_qat", "lsq", "mixed_haq", "mixed_hawq", "pact"}
+    assert trained | UNTRAINED <= set(YAMLS)
 
 
 @every_method
@@ -135,7 +137,7 @@ def untimed(metrics: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metrics.items() if not key.startswith("time/")}
 
 
-@pytest.mark.parametrize("name", ["cfq", "lsq", "fp32"])
+@pytest.mark.parametrize("name", ["cfq", "lsq", "fp32", "ptq"])
 def test_a_linear_backbone_has_a_known_solver_gap(name: str, short_run: Run) -> None:
     record = short_run(name, "backbone=logreg")
     assert record.status == "ok", record.reason
@@ -231,10 +233,10 @@ def test_training_changes_the_weights_of_methods_that_train(
     before = {key: value.clone() for key, value in method.named_parameters()}
     fit_method(method)
     trains = bool(method.phases())
-    assert trains == (name != "fp32")
+    assert trains == (name not in UNTRAINED)
     for key, value in method.named_parameters():
-        if key.endswith("weight"):
-            assert not torch.equal(value, before[key])
+        if key.endswith(("weight", "bias")):
+            assert torch.equal(value, before[key]) != trains
 
 
 @every_method
@@ -312,7 +314,7 @@ def test_auto_is_uniform_where_the_budget_is_a_candidate(make_context: MakeConte
     for budget, allocator in (("4.0", "uniform"), ("3.5", "gumbel")):
         method = make_method(make_context("cfq", f"budget.avg_bits={budget}"))
         assert isinstance(method, QATMethod)
-        assert method.allocator == allocator
+        assert method.context.settings.allocator.name == allocator
     method = fitted(make_context("cfq", "budget.avg_bits=4.0"))
     assert set(method.deployment()["bits_per_layer"].values()) == {4}
 

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
-from cfq_bench.quantization.allocation import discretise, pool_mse, spend_rest
-from cfq_bench.quantization.cost import average_bits, bit_operations, feasible_allocations
+from cfq_bench.methods.allocators.gumbel import discretise
+from cfq_bench.quantization.allocation import fewest_average, least_cost, spend_rest
+from cfq_bench.quantization.cost import average_bits, bit_operations
 from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.quantization.float_pass import float_pass
 from cfq_bench.quantization.functional import (
     LEAST_STEP,
     gumbel_softmax,
@@ -28,6 +30,8 @@ from cfq_bench.quantization.functional import (
 )
 from cfq_bench.quantization.layers import ActivationQuantizer
 from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.quantization.sensitivity import logit_change
+from tests.support.allocations import allowed_allocations
 
 CANDIDATES = [2, 3, 4, 8]
 Kind = Literal["lsq", "pact"]
@@ -307,6 +311,7 @@ def settings_of(**changes: Any) -> QuantizationSettings:
         "activation_bits": 8,
         "input_blocks": False,
         "per_channel": False,
+        "layers": "all",
     }
     return QuantizationSettings(**{**fields, **changes})
 
@@ -430,7 +435,7 @@ def test_blocks_of_the_first_layer_are_the_layer() -> None:
     assert [unit.name for unit in split.units] == ["layer1.numeric", "layer1.onehot", "layer2"]
     assert split.sizes == [3 * 16, 6 * 16, 32]
     x = some_rows(9)
-    torch.testing.assert_close(split.float_forward(x, {}), teacher(x))
+    torch.testing.assert_close(float_pass(split, x).logits, teacher(x))
     weight = teacher[0].weight
     assert torch.equal(torch.cat([unit.weight for unit in split.units[:2]], 1), weight)
 
@@ -468,28 +473,35 @@ sizes_of_units = st.lists(st.integers(1, 300), min_size=1, max_size=4)
 budgets = st.floats(2.0, 8.0)
 
 
-@given(sizes=sizes_of_units, budget=budgets, slack=st.floats(0.0, 1.0))
-@settings(max_examples=60, deadline=None)
-def test_feasible_allocations_are_those_within_the_budget_that_use_it_up(
-    sizes: list[int], budget: float, slack: float
-) -> None:
-    found = dict(feasible_allocations(sizes, CANDIDATES, budget, slack))
-    spent = {
-        choice: sum(n * CANDIDATES[i] for n, i in zip(sizes, choice, strict=True)) / sum(sizes)
-        for choice in itertools.product(range(4), repeat=len(sizes))
+@given(data=st.data(), budget=budgets, slack=st.floats(0.0, 1.0))
+@settings(max_examples=150, deadline=None)
+def test_least_cost_is_brute_force(data: st.DataObject, budget: float, slack: float) -> None:
+    units = data.draw(st.integers(1, 5))
+    sizes = data.draw(st.lists(st.integers(1, 300), min_size=units, max_size=units))
+    some = st.sets(st.integers(2, 8), min_size=1, max_size=4).map(sorted)
+    candidates = data.draw(st.lists(some, min_size=units, max_size=units))
+    costs = [[data.draw(st.floats(-9, 9, width=16)) for _ in row] for row in candidates]
+    if fewest_average(sizes, candidates) > budget:
+        with pytest.raises(ValueError, match=r"take more than .* average bits"):
+            least_cost(costs, sizes, candidates, budget, slack)
+        return
+    price = {
+        (u, b): c for u, row in enumerate(costs) for b, c in zip(candidates[u], row, strict=True)
     }
-    most = max(s for s in spent.values() if s <= budget + 1e-9)
-    for choice, s in spent.items():
-        clear = abs(s - budget) > 1e-6 and abs(s - (1 - slack) * most) > 1e-6
-        if clear:
-            assert (choice in found) == ((1 - slack) * most <= s <= budget)
-    assert found
-    assert all(found[choice] == pytest.approx(spent[choice]) for choice in found)
+    allowed = allowed_allocations(sizes, candidates, budget, slack)
+    total = {bits: sum(price[u, b] for u, b in enumerate(bits)) for bits in allowed}
+    got = tuple(least_cost(costs, sizes, candidates, budget, slack))
+    assert got in allowed
+    assert total[got] == min(total.values())
+    assert allowed[got] == max(allowed[bits] for bits in allowed if total[bits] == total[got])
 
 
-def test_a_budget_below_the_fewest_bits_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no allocation of .* has 2 average bits or fewer"):
-        list(feasible_allocations([10, 10], [3, 4], 2.0, 0.1))
+def test_least_cost_does_not_enumerate() -> None:
+    """Sixty layers: 4^60 allocations, seconds at most."""
+    sizes = [(7 * u) % 97 + 1 for u in range(60)]
+    costs = [[1.0 / b * (u % 5 + 1) for b in CANDIDATES] for u in range(60)]
+    bits = least_cost(costs, sizes, [CANDIDATES] * 60, 3.5)
+    assert 0.95 * 3.5 <= average_bits(sizes, bits) <= 3.5
 
 
 @given(sizes=sizes_of_units, budget=budgets, data=st.data())
@@ -497,9 +509,10 @@ def test_a_budget_below_the_fewest_bits_is_refused() -> None:
 def test_spend_rest_only_raises_stays_within_and_leaves_no_room(
     sizes: list[int], budget: float, data: st.DataObject
 ) -> None:
-    every = list(feasible_allocations(sizes, CANDIDATES, budget, 1.0))
-    start = [CANDIDATES[i] for i in data.draw(st.sampled_from(every))[0]]
-    got = spend_rest(start, sizes, CANDIDATES, budget)
+    candidates = [CANDIDATES] * len(sizes)
+    every = list(allowed_allocations(sizes, candidates, budget, 1.0))
+    start = list(data.draw(st.sampled_from(every)))
+    got = spend_rest(start, sizes, candidates, budget)
     assert start is not got
     assert all(new >= old for new, old in zip(got, start, strict=True))
     assert average_bits(sizes, got) <= budget + 1e-6
@@ -533,7 +546,7 @@ def test_discretise_follows_the_policy_where_the_budget_allows_it() -> None:
 def test_whatever_the_policy_the_budget_binds(logits: list[list[float]], budget: float) -> None:
     network = with_logits(logits, teacher_of(9, 16, 8, 2))
     bits = discretise(network, budget, 0.05)
-    most = max(s for _, s in feasible_allocations(network.sizes, CANDIDATES, budget, 1.0))
+    most = max(allowed_allocations(network.sizes, network.candidates, budget, 1.0).values())
     assert 0.95 * most - 1e-6 <= average_bits(network.sizes, bits) <= budget + 1e-6
 
 
@@ -578,8 +591,8 @@ def test_pool_mse_is_brute_force_and_the_budget_binds(
 ) -> None:
     teacher, points = teacher_of(*widths), some_rows(widths[0])
     network = network_of(teacher)
-    bits = pool_mse(network, teacher, points, budget)
+    errors = logit_change(network, teacher, points)
+    bits = least_cost(errors, network.sizes, network.candidates, budget)
     assert bits == pool_mse_by_hand(teacher, points, budget)
-    most = max(s for _, s in feasible_allocations(network.sizes, CANDIDATES, budget, 1.0))
+    most = max(allowed_allocations(network.sizes, network.candidates, budget, 1.0).values())
     assert 0.95 * most - 1e-9 <= average_bits(network.sizes, bits) <= budget + 1e-9
-    assert bits == pool_mse(network, teacher, points, budget)

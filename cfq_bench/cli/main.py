@@ -130,11 +130,13 @@ main.add_command(data)
 @click.argument(
     "group",
     required=False,
-    type=click.Choice(["method", "data", "backbone", "solver", "teacher", "actions", "regime"]),
+    type=click.Choice(
+        ["method", "allocator", "data", "backbone", "solver", "teacher", "actions", "regime"]
+    ),
 )
 @click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, listed too.")
 def list_names(group: str | None, conf_dir: Path | None) -> None:
-    """Show the methods, data sets, backbones, solvers and so on, with one line each."""
+    """Show the methods, bit allocators, data sets, backbones and more, with one line each."""
     from cfq_bench.cli.listing import listing
 
     click.echo(listing(group, conf_dir))

@@ -50,6 +50,18 @@ class MethodSettings(PlugIn):
     epoch_factor: Positive = 1.0
     """Optimizer steps as a multiple of the data set's `fit.epochs` (1 is the matched length)."""
 
+    def auto_allocator(self, uniform: bool) -> str:
+        """Who divides the bits where budget.allocator is auto.
+
+        Args:
+            uniform: whether one bit-width for all layers spends the whole budget.
+        """
+        return "uniform"
+
+
+class AllocatorSettings(PlugIn):
+    """What every bit allocator's ``Config`` has."""
+
 
 class SolverSettings(PlugIn):
     """What every recourse solver's ``Config`` has."""

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from cfq_bench.config.actions import ActionSettings, RegimeSettings
 from cfq_bench.config.base import (
     TABLE_FILES,
+    AllocatorSettings,
     BackboneSettings,
     MethodSettings,
     Named,
@@ -28,6 +29,7 @@ GROUPS: dict[str, type[Named]] = {
     "backbone": BackboneSettings,
     "teacher": TeacherSettings,
     "method": MethodSettings,
+    "allocator": AllocatorSettings,
     "solver": SolverSettings,
 }
 """Settings that come from a YAML file of their own, in the order in which they are read."""
@@ -97,6 +99,8 @@ def load_settings(
     base = read_yaml(base_file)
     changes = _parse_overrides(overrides)
     names = {key: value for key, value in base.items() if key in GROUPS}
+    if ("allocator",) in changes:
+        raise UserError("'allocator' is not chosen by name alone: write budget.allocator=NAME")
     names |= {key: changes.pop((key,)) for key in FILES if (key,) in changes}
     given = {
         "method": method,
@@ -110,15 +114,17 @@ def load_settings(
     names |= {key: value for key, value in given.items() if value is not None}
     _refuse_unknown_heads(changes, base)
 
+    rest = {key: value for key, value in base.items() if key not in GROUPS}
+    changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
+    _apply(rest, changed)
     parts: dict[str, Any] = {}
     for group in GROUPS:
         if group == "actions" and "actions" not in names:
             names["actions"] = parts["data"].actions
+        if group == "allocator":
+            names["allocator"] = _allocator_name(rest, parts["method"])
         above = _regime(names.get("regime"), changes, conf_dir) if group == "actions" else {}
         parts[group] = _load_group(group, str(names[group]), changes, conf_dir, above)
-    rest = {key: value for key, value in base.items() if key not in GROUPS}
-    changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
-    _apply(rest, changed)
     try:
         return Settings.model_validate({**rest, **parts})
     except ValidationError as error:
@@ -218,6 +224,20 @@ def _regime(
                 f"actions.{key} is what the regime {regime.name!r} sets: leave out one of the two"
             )
     return {**values, "regime": regime.name}
+
+
+def _allocator_name(rest: Mapping[str, Any], method: MethodSettings) -> str:
+    """Who divides the bits; the values are raw, and `Settings` complains about the wrong ones."""
+    budget, quantization = (
+        part if isinstance(part, dict) else {}
+        for part in (rest.get("budget"), rest.get("quantization"))
+    )
+    name = budget.get("allocator")
+    if isinstance(name, str) and name != "auto":
+        return name
+    candidates = quantization.get("candidates")
+    whole = isinstance(candidates, list) and budget.get("avg_bits") in candidates
+    return method.auto_allocator(whole and quantization.get("layers") == "all")
 
 
 def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:

@@ -6,6 +6,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from cfq_bench.config.actions import ActionSettings, FeatureAction
 from cfq_bench.config.base import (
+    AllocatorSettings,
     BackboneSettings,
     Fraction,
     Frozen,
@@ -19,7 +20,6 @@ from cfq_bench.config.base import (
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
-Allocator = Literal["auto", "uniform", "fixed", "pool_mse", "gumbel"]
 
 
 class FeatureSettings(Frozen):
@@ -114,6 +114,9 @@ class QuantizationSettings(Frozen):
     """Split the first layer into a numeric and a one-hot block with steps and bits of their own."""
     per_channel: bool
     """One weight step per output unit instead of one per layer."""
+    layers: Literal["all", "first_last_8"]
+    """all: every layer has the candidates; first_last_8: the first and the last layer have 8 bits,
+    which count in the budget, and the others share what is left."""
 
     @model_validator(mode="after")
     def _ascending(self) -> "QuantizationSettings":
@@ -127,8 +130,9 @@ class BudgetSettings(Frozen):
 
     avg_bits: Annotated[float, Field(ge=2.0, le=8.0)]
     """Average weight bits allowed: sum n_l b_l / sum n_l."""
-    allocator: Allocator
-    """auto: uniform where the budget is a candidate, else the method's own `mixed_allocator`."""
+    allocator: str
+    """A name of ``conf/allocator``; auto: uniform where the budget is a candidate for all layers,
+    else the method's own `mixed_allocator`."""
     bits: list[Bits] | None
     """allocator=fixed: bits per layer (per block where the first layer is split)."""
 
@@ -193,6 +197,7 @@ class Settings(Frozen):
     backbone: SerializeAsAny[BackboneSettings]
     teacher: SerializeAsAny[TeacherSettings]
     method: SerializeAsAny[MethodSettings]
+    allocator: SerializeAsAny[AllocatorSettings]
     solver: SerializeAsAny[SolverSettings]
     quantization: QuantizationSettings
     budget: BudgetSettings
@@ -210,7 +215,8 @@ class Settings(Frozen):
                 f"budget.avg_bits {budget.avg_bits:g} is below the fewest candidate bits "
                 f"{candidates[0]}: raise it, or add to quantization.candidates"
             )
-        if budget.allocator == "uniform" and budget.avg_bits not in candidates:
+        whole = self.quantization.layers == "all"
+        if budget.allocator == "uniform" and whole and budget.avg_bits not in candidates:
             raise ValueError(
                 f"budget.allocator=uniform needs budget.avg_bits to be one of {candidates}, "
                 f"got {budget.avg_bits:g}"

@@ -117,6 +117,9 @@ class Method(LeanModule, ABC):
         steps = max(1, round(settings.data.fit.epochs * per_epoch * self.config.epoch_factor))
         return [Phase("tune", steps, 0, steps)]
 
+    def prepare(self) -> None:
+        """Called once, before the phases: what a method does without training belongs here."""
+
     def begin(self, phase: Phase) -> None:
         """Called before each phase."""
 
@@ -140,7 +143,7 @@ def make_method(context: Context) -> Method:
 
 
 def fit_method(method: Method) -> float:
-    """Run every phase of a method.
+    """Prepare a method and run every phase of it.
 
     Returns:
         Seconds of fitting, without the teacher's actions (`Context.seconds`).
@@ -148,6 +151,7 @@ def fit_method(method: Method) -> float:
     context = method.context
     settings = context.settings
     start = time.perf_counter()
+    method.prepare()
     for phase in method.phases():
         method.begin(phase)
         # All methods see the same batches: the order depends on the seed and the phase alone.

@@ -5,6 +5,7 @@ are divided by the step, never multiplied by its inverse: exact ties then round 
 runtime rounds them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -161,17 +162,37 @@ def mse_step(value: Tensor, low: int, high: int, *, per_row: bool = False) -> Te
         A positive step; an all-zero tensor (a pruned layer) gets `LEAST_STEP`.
     """
     rows = value.flatten(1) if per_row else value.reshape(1, -1)
+
+    def error(rounded: Tensor) -> Tensor:
+        return (rounded - rows).square().sum(1, keepdim=True)
+
+    best = best_step(rows, low, high, error)
+    return best if per_row else best.reshape(())
+
+
+def best_step(rows: Tensor, low: int, high: int, error: Callable[[Tensor], Tensor]) -> Tensor:
+    """The step of each row with the least error, by search over 60 clipping ratios.
+
+    Args:
+        rows: (G, n) float32; each row has a step of its own.
+        low: least code.
+        high: greatest code.
+        error: what rounded rows (G, n) cost, (G, 1).
+
+    Returns:
+        (G, 1) positive steps; a row of zeros gets `LEAST_STEP`.
+    """
     # Half a code more than q+ reaches the extreme value by rounding (signed ranges reach -q-).
     reach = float(high) if low == 0 else max(-low - 0.5, float(high))
-    best_error = rows.new_full((len(rows), 1), torch.inf)
+    least = torch.full((len(rows), 1), torch.inf, dtype=torch.float64, device=rows.device)
     best = rows.new_full((len(rows), 1), LEAST_STEP)
     largest = rows.abs().amax(dim=1, keepdim=True)
     for ratio in torch.linspace(0.2, 1.1, 60).tolist():
         step = (largest * ratio / reach).clamp_min(LEAST_STEP)
-        error = ((rows / step).clamp(low, high).round() * step - rows).square().sum(1, keepdim=True)
-        better = error < best_error
-        best_error, best = torch.where(better, error, best_error), torch.where(better, step, best)
-    return best if per_row else best.reshape(())
+        cost = error((rows / step).clamp(low, high).round() * step).double()
+        better = cost < least
+        least, best = torch.where(better, cost, least), torch.where(better, step, best)
+    return best
 
 
 LEAST_STEP = 1e-8

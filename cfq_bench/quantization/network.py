@@ -2,11 +2,10 @@
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
@@ -24,8 +23,10 @@ from cfq_bench.quantization.layers import (
 class QuantizedNetwork(nn.Module):
     """A quantized copy of a teacher. L units (layers, or blocks of the first), R candidates.
 
-    Every (unit, candidate) has its step and threshold from the start, so that the optimizer and
-    `state_dict` always see all of them.
+    Where `settings.layers` is first_last_8, the units of the first and the last layer have 8 bits
+    as their only candidate. Every (unit, candidate) has its step and threshold from the start, so
+    that the optimizer and `state_dict` always see all of them; a bit policy has logits for the
+    units with a choice.
 
     Args:
         teacher: the full-precision network to copy.
@@ -56,7 +57,7 @@ class QuantizedNetwork(nn.Module):
         self.policy_logits: nn.Parameter | None = None
         if policy_ramp is not None:
             ramp = torch.linspace(0.0, policy_ramp, len(settings.candidates))
-            self.policy_logits = nn.Parameter(ramp.repeat(len(self.units), 1))
+            self.policy_logits = nn.Parameter(ramp.repeat(len(self.free_units), 1))
         self.to(calibration.device)
         self.reset(teacher, calibration)
 
@@ -79,13 +80,17 @@ class QuantizedNetwork(nn.Module):
                     "can be quantized without a sign, so put nn.ReLU right before each nn.Linear"
                 )
             first = module is linears[0]
+            candidates = self._candidates(first or module is linears[-1])
             if first and self.settings.input_blocks and 0 < n_single < module.in_features:
-                yield self._split(module, n_single)
+                yield self._split(module, n_single, candidates)
             else:
-                activation = None if first else self._activation()
-                yield self._unit(f"layer{number}", module, activation)
+                activation = None if first else self._activation(candidates)
+                yield self._unit(f"layer{number}", module, candidates, activation)
 
-    def _split(self, linear: nn.Linear, n_single: int) -> SplitLinear:
+    def _candidates(self, outer: bool) -> list[int]:
+        return [8] if outer and self.settings.layers == "first_last_8" else self.settings.candidates
+
+    def _split(self, linear: nn.Linear, n_single: int, candidates: list[int]) -> SplitLinear:
         sizes = [n_single, linear.in_features - n_single]
         blocks = []
         for name, weight in zip(
@@ -95,24 +100,38 @@ class QuantizedNetwork(nn.Module):
             part.weight.data.copy_(weight)
             if name == "numeric":
                 part.bias.data.copy_(linear.bias)
-            blocks.append(self._unit(f"layer1.{name}", part, None))
+            blocks.append(self._unit(f"layer1.{name}", part, candidates, None))
         return SplitLinear(blocks, sizes)
 
     def _unit(
-        self, name: str, linear: nn.Linear, activation: ActivationQuantizer | None
+        self,
+        name: str,
+        linear: nn.Linear,
+        candidates: list[int],
+        activation: ActivationQuantizer | None,
     ) -> QuantLinear:
-        settings = self.settings
-        return QuantLinear(name, linear, settings.candidates, settings.per_channel, activation)
+        return QuantLinear(name, linear, candidates, self.settings.per_channel, activation)
 
-    def _activation(self) -> ActivationQuantizer:
+    def _activation(self, candidates: list[int]) -> ActivationQuantizer:
         bits = self.settings.activation_bits
-        every = self.settings.candidates if bits == "tied" else [bits]
+        every = candidates if bits == "tied" else [bits]
         return ActivationQuantizer(self.activation_kind, every)
 
     @property
     def sizes(self) -> list[int]:
         """Weights of each unit (n_l)."""
         return [unit.weight.numel() for unit in self.units]
+
+    @property
+    def candidates(self) -> list[tuple[int, ...]]:
+        """Weight bit-widths that each unit may have."""
+        return [unit.candidates for unit in self.units]
+
+    @property
+    def free_units(self) -> list[QuantLinear]:
+        """The units whose bits are not fixed by `settings.layers`."""
+        everything = tuple(self.settings.candidates)
+        return [unit for unit in self.units if unit.candidates == everything]
 
     def bits(self) -> list[int]:
         """Selected weight bits of each unit."""
@@ -125,11 +144,11 @@ class QuantizedNetwork(nn.Module):
             unit.z = None
 
     def sample(self, tau: float, generator: torch.Generator) -> None:
-        """Draw one straight-through Gumbel-Softmax selection for every unit."""
+        """Draw one straight-through Gumbel-Softmax selection for every unit with a choice."""
         if self.policy_logits is None:
             raise RuntimeError("this network has no bit policy")
         z = gumbel_softmax(self.policy_logits, tau, generator)
-        for unit, row in zip(self.units, z, strict=True):
+        for unit, row in zip(self.free_units, z, strict=True):
             unit.z = row
             unit.selected.fill_(int(row.argmax()))
 
@@ -138,9 +157,11 @@ class QuantizedNetwork(nn.Module):
         if self.policy_logits is None:
             raise RuntimeError("this network has no bit policy")
         bits = self.policy_logits.new_tensor(self.settings.candidates)
-        sizes = self.policy_logits.new_tensor(self.sizes)
+        free, total = self.free_units, sum(self.sizes)
+        sizes = self.policy_logits.new_tensor([unit.weight.numel() for unit in free])
+        fixed = sum(u.weight.numel() * u.candidates[0] for u in self.units if u not in free)
         per_unit = torch.softmax(self.policy_logits, 1) @ bits
-        return (sizes * per_unit).sum() / sizes.sum()
+        return ((sizes * per_unit).sum() + fixed) / total
 
     @torch.no_grad()
     def reset(self, teacher: Backbone, calibration: Tensor) -> None:
@@ -197,21 +218,6 @@ class QuantizedNetwork(nn.Module):
         """Logits (B, classes) of the simulated quantized network."""
         for layer in self.layers:
             x = layer(x)
-        return x
-
-    def float_forward(self, x: Tensor, replaced: Mapping[QuantLinear, Tensor]) -> Tensor:
-        """Logits without any quantizer, with the weights of some units replaced."""
-
-        def linear(unit: nn.Module, inputs: Tensor) -> Tensor:
-            unit = _as_unit(unit)
-            return F.linear(inputs, replaced.get(unit, unit.weight), unit.bias)
-
-        for layer in self.layers:
-            if isinstance(layer, SplitLinear):
-                parts = zip(layer.blocks, torch.split(x, layer.sizes, dim=-1), strict=True)
-                x = torch.stack([linear(block, part) for block, part in parts]).sum(0)
-            else:
-                x = linear(layer, x) if isinstance(layer, QuantLinear) else layer(x)
         return x
 
     @torch.no_grad()

@@ -29,10 +29,12 @@ COLUMNS = [
 BASELINE = "lsq"
 """Paired differences are against this method's usual row."""
 PAIRED = "recourse/boundary_error"
-_OF_A_ROW = ("method", "training", "policy")
+_OF_A_ROW = ("method", "training", "policy", "allocator")
 """Settings in which the rows of one table may differ."""
 _NOT_A_SETTING = ("module",)
-_ORDER = ["fp32", "ft32", "lsq", "pact", "kd_qat", "cfq", "cfq_distilled"]
+_ORDER = (
+    "fp32 ft32 ptq mixed_ptq cf_ptq lsq pact mixed_hawq mixed_haq kd_qat cfq cfq_distilled"
+).split()
 
 
 def comparison(
@@ -112,6 +114,8 @@ def _setting(config: dict[str, Any]) -> str:
         words.append(budget["allocator"])
     if quantization["input_blocks"]:
         words.append("input blocks")
+    if quantization.get("layers", "all") == "first_last_8":
+        words.append("first and last layer at 8 bits")
     words.append(f"actions {config['actions']['name'].split('/')[-1]}")
     if not config["actions"]["grid"]:
         words.append("off the integer grid")
@@ -133,7 +137,7 @@ def _rows(records: list[Record]) -> list[list[str]]:
     """Method, seeds, then mean and standard deviation of each column."""
     variants: dict[str, dict[str, list[Record]]] = {}
     for record in records:
-        own = {part: record.config[part] for part in _OF_A_ROW}
+        own = {part: record.config.get(part, {}) for part in _OF_A_ROW}
         variants.setdefault(own["method"]["name"], {}).setdefault(canonical_json(own), []).append(
             record
         )
@@ -178,7 +182,7 @@ def _plainness(record: Record) -> int:
         return 0
     packaged = load_settings(name).model_dump(mode="json")
     return sum(
-        record.config[part].get(key) == value
+        record.config.get(part, {}).get(key) == value
         for part in _OF_A_ROW
         for key, value in packaged[part].items()
     )
@@ -188,7 +192,7 @@ def _differences(record: Record, usual: Record) -> str:
     """The settings in which a variant differs from the method's usual one."""
     words = []
     for part in _OF_A_ROW:
-        mine, theirs = record.config[part], usual.config[part]
+        mine, theirs = (r.config.get(part, {}) for r in (record, usual))
         words += [f"{k}={v}" for k, v in mine.items() if theirs.get(k) != v]
     return f" ({', '.join(words)})" if words else ""
 

@@ -1,0 +1,137 @@
+"""How much a network's answers depend on the weights of each unit.
+
+Pure functions of a network that starts from the teacher, L units with R candidates each. Allocators
+divide bits by them; a layer-by-layer plot of two of them shows where recourse needs bits that
+accuracy does not (Figure 13).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cfq_bench.backbones.base import Backbone
+from cfq_bench.quantization.float_pass import float_pass
+from cfq_bench.quantization.functional import lsq, signed_range
+from cfq_bench.quantization.layers import QuantLinear
+from cfq_bench.quantization.network import QuantizedNetwork
+
+
+def gradient_sensitivity(network: QuantizedNetwork, inputs: Tensor, target: Tensor) -> list[float]:
+    """Mean l1 norm of each unit's weight gradient: s_l of CF-PTQ (paper).
+
+    s_l = mean over rows of || d CE(f(u), target) / d W_l ||_1. At u = x and the labels it is the
+    factual sensitivity, at u = x + delta_fp and the target classes the counterfactual one.
+
+    Args:
+        network: at the teacher's weights.
+        inputs: (B, d).
+        target: (B,) int64.
+
+    Returns:
+        One value per unit, non-negative.
+    """
+    with torch.enable_grad():
+        x = inputs.detach().requires_grad_()  # so that frozen weights, too, have a graph
+        run = float_pass(network, x)
+        loss = F.cross_entropy(run.logits, target, reduction="sum")
+        gradients = torch.autograd.grad(loss, run.outputs)
+    # A row's weight gradient is an outer product, so its l1 norm is a product of two.
+    norms = [
+        (gradient.abs().sum(1) * values.detach().abs().sum(1)).mean()
+        for gradient, values in zip(gradients, run.inputs, strict=True)
+    ]
+    return [float(norm) for norm in norms]
+
+
+@torch.no_grad()
+def logit_change(network: QuantizedNetwork, teacher: Backbone, points: Tensor) -> list[list[float]]:
+    """Mean squared logit error (L, R) with one unit's weights quantized, all else in float.
+
+    Args:
+        network: at the teacher's weights.
+        teacher: whose logits are kept to.
+        points: (P, d).
+    """
+    reference = teacher(points)
+    return _one_at_a_time(
+        network, points, lambda logits: float((logits - reference).square().mean())
+    )
+
+
+@torch.no_grad()
+def loss_change(network: QuantizedNetwork, points: Tensor, target: Tensor) -> list[list[float]]:
+    """Growth of the mean cross-entropy (L, R) with one unit's weights quantized; may be negative.
+
+    Args:
+        network: at the teacher's weights.
+        points: (P, d).
+        target: (P,) int64.
+    """
+    before = float(F.cross_entropy(float_pass(network, points).logits, target))
+    return _one_at_a_time(
+        network, points, lambda logits: float(F.cross_entropy(logits, target)) - before
+    )
+
+
+def _one_at_a_time(
+    network: QuantizedNetwork, points: Tensor, error: Callable[[Tensor], float]
+) -> list[list[float]]:
+    return [
+        [
+            error(float_pass(network, points, {unit: quantized(unit, r)}).logits)
+            for r in range(len(unit.candidates))
+        ]
+        for unit in network.units
+    ]
+
+
+@torch.no_grad()
+def weight_errors(network: QuantizedNetwork, norm: Callable[[Tensor], Tensor]) -> list[list[float]]:
+    """A norm of Q_b(W) - W for every unit and candidate, (L, R)."""
+    return [
+        [float(norm(quantized(unit, r) - unit.weight)) for r in range(len(unit.candidates))]
+        for unit in network.units
+    ]
+
+
+def hessian_traces(
+    network: QuantizedNetwork, x: Tensor, y: Tensor, probes: int, generator: torch.Generator
+) -> list[float]:
+    """Hutchinson's estimate of Tr(d^2 CE / d W_l^2) of each unit (HAWQ-V2).
+
+    The mean over Rademacher probes v of v' H_l v, one unit at a time: a joint probe of all units
+    would add their cross terms to the variance.
+
+    Args:
+        network: at the teacher's weights; the loss is taken without any quantizer.
+        x: (B, d) rows.
+        y: (B,) int64 labels.
+        probes: number of v.
+        generator: of the probes, on the CPU.
+
+    Returns:
+        One value per unit. Never negative where units are linear layers between ReLUs: the logits
+        are piecewise linear in one layer's weights, and cross-entropy is convex in the logits.
+    """
+    traces = []
+    for unit in network.units:
+        weight = unit.weight.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            loss = F.cross_entropy(float_pass(network, x, {unit: weight}).logits, y)
+            (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
+            total = 0.0
+            for _ in range(probes):
+                bits = torch.randint(0, 2, weight.shape, generator=generator)
+                probe = (2.0 * bits - 1.0).to(weight.device)
+                (product,) = torch.autograd.grad(gradient, weight, probe, retain_graph=True)
+                total += float((probe * product).sum())
+        traces.append(total / probes)
+    return traces
+
+
+def quantized(unit: QuantLinear, index: int) -> Tensor:
+    """(out, in) weights of a unit on the grid of one candidate, at its present step."""
+    low, high = signed_range(unit.candidates[index])
+    return lsq(unit.weight, unit.log_step[index].exp(), low, high)
