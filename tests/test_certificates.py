@@ -58,7 +58,8 @@ def float_network(seed: int, hidden: list[int]) -> nn.Sequential:
 def center(network: nn.Module, last_bias: Any) -> None:
     """Shift the boundary so that half of all points are on either side."""
     logits = network(torch.randn(600, WIDTH, generator=made(99)))
-    last_bias[1] -= (logits[:, 1] - logits[:, 0]).median()
+    margin = logits[:, 1] - logits[:, 0]
+    last_bias[1] -= margin.median() + 0.01  # off the plateau that the median itself may lie on
 
 
 def unit(
@@ -113,11 +114,11 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=str)
 
 
 def rows_near_the_boundary(network: Any, seed: int, count: int = ROWS) -> tuple[Tensor, Tensor]:
-    """Points with small margins, and the class that they have."""
+    """Points with small margins and less small ones, and the class that they have."""
     x = torch.randn(600, WIDTH, generator=made(seed))
     with torch.no_grad():
         logits = network(x)
-    order = (logits[:, 1] - logits[:, 0]).abs().argsort()[:count]
+    order = (logits[:, 1] - logits[:, 0]).abs().argsort()[:: 200 // count][:count]
     return x[order], logits[order].argmax(1)
 
 
@@ -360,21 +361,21 @@ def test_a_box_that_reaches_over_the_boundary_by_a_hair_is_refuted_at_its_corner
 
 
 def test_boxes_out_of_reach_are_undecided_and_a_batch_changes_nothing() -> None:
-    network = deployed(11, [8, 5], act_bits=2)
+    network = deployed(11, [7, 6, 5], bits=8)
     x, target = rows_near_the_boundary(network, 12)
     every = torch.ones(ROWS, WIDTH, dtype=torch.bool)
     layers = read_chain(network)
-    one_pass = verify_boxes(network, layers, x, target, every, 0.02, most_boxes=1).verdict
-    more = verify_boxes(network, layers, x, target, every, 0.02).verdict
+    one_pass = verify_boxes(network, layers, x, target, every, 0.1, most_boxes=1).verdict
+    more = verify_boxes(network, layers, x, target, every, 0.1).verdict
     assert bool((one_pass == Verdict.UNDECIDED).any())
     decided = one_pass != Verdict.UNDECIDED
     assert torch.equal(one_pass[decided], more[decided])
     alone = [
-        int(verify_boxes(network, layers, x[i : i + 1], target[i : i + 1], every[:1], 0.02).verdict)
+        int(verify_boxes(network, layers, x[i : i + 1], target[i : i + 1], every[:1], 0.1).verdict)
         for i in range(ROWS)
     ]
     assert alone == more.tolist()
-    none = verify_boxes(network, layers, x[:0], target[:0], every[:0], 0.02)
+    none = verify_boxes(network, layers, x[:0], target[:0], every[:0], 0.1)
     assert none.verdict.shape == (0,)
 
 
