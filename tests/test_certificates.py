@@ -360,6 +360,27 @@ def test_a_box_that_reaches_over_the_boundary_by_a_hair_is_refuted_at_its_corner
     assert verdict.tolist() == [Verdict.VERIFIED, Verdict.VERIFIED, Verdict.REFUTED]
 
 
+def test_no_narrow_gap_is_missed_wherever_it_lies_in_the_box() -> None:
+    """margin = |x - c| - 0.001: it fails within 0.001 of c alone."""
+    for center in torch.linspace(-0.99, 0.99, 67).tolist():
+        layers = [
+            Layer(torch.tensor([[1.0], [-1.0]]).double(), torch.tensor([-center, center]).double()),
+            Layer(
+                torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
+                torch.tensor([0.0, -0.001]).double(),
+            ),
+        ]
+
+        def model(x: Tensor, center: float = center) -> Tensor:
+            return torch.cat([torch.zeros_like(x), (x - center).abs() - 0.001], dim=1)
+
+        one, moved = torch.ones(1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
+        x = torch.zeros(1, 1) if abs(center) > 0.01 else torch.full((1, 1), 0.1)
+        answer = verify_boxes(model, layers, x, one, moved, 1.0)
+        assert answer.verdict.tolist() == [Verdict.REFUTED], center
+        assert abs(float(answer.witness) - center) <= 0.001001
+
+
 def test_boxes_out_of_reach_are_undecided_and_a_batch_changes_nothing() -> None:
     network = deployed(11, [7, 6, 5], bits=8)
     x, target = rows_near_the_boundary(network, 12)
