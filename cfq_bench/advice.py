@@ -11,11 +11,15 @@ from torch import Tensor
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
 from cfq_bench.actions.solver import in_blocks, make_solver
+from cfq_bench.certificates.chain import read_chain
+from cfq_bench.certificates.deployed import Verdict, backend_margin, verify_boxes
+from cfq_bench.certificates.rounding import certified_bits
 from cfq_bench.config.loader import settings_from_config
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.data.table import check_features
 from cfq_bench.errors import UserError
+from cfq_bench.evaluation.certificates import moved_numbers
 from cfq_bench.experiment import Options, make_context
 from cfq_bench.quantization.storage import network_from_bytes
 from cfq_bench.record.store import RecordStore
@@ -52,6 +56,26 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """What is proved about the teacher's action.
+
+    Attributes:
+        bits: fewest weight bits with which every rounding to nearest of the teacher keeps it; 11:
+            more than 10.
+        backend: f_q keeps it on every backend that is at most `lsb` steps off; None without f_q.
+        box: whether f_q keeps it when the changed numbers are off by `radius`; None without f_q.
+        lsb: steps.
+        radius: standard deviations.
+    """
+
+    bits: int
+    backend: bool | None
+    box: Verdict | None
+    lsb: float
+    radius: float
+
+
+@dataclass(frozen=True)
 class Advice:
     """What the teacher recommends to one person, and what becomes of it.
 
@@ -61,6 +85,7 @@ class Advice:
         on_teacher: the teacher's action.
         margin_quantized: f_q's favourable margin at the teacher's action; None without f_q.
         on_quantized: f_q's own action; None without f_q.
+        proof: None without an action, or for networks that cannot be certified.
     """
 
     person: dict[str, Any]
@@ -68,6 +93,7 @@ class Advice:
     on_teacher: Action
     margin_quantized: float | None = None
     on_quantized: Action | None = None
+    proof: Proof | None = None
 
 
 def advise(
@@ -101,11 +127,12 @@ def advise(
     person = {str(k): v for k, v in data.schema.decode(x).iloc[0].to_dict().items()}
     margin = _margin(context.teacher, x)
     action = _action(on_f, data, space, x)
+    proof = _proof(settings, context.teacher, f_q, space, x, on_f)
     if f_q is None:
-        return Advice(person, margin, action)
+        return Advice(person, margin, action, proof=proof)
     f_q = f_q.to(x.device)
-    on_q = solver.solve(f_q, space, x, target, kappa)
-    return Advice(person, margin, action, _margin(f_q, on_f.point), _action(on_q, data, space, x))
+    on_q = _action(solver.solve(f_q, space, x, target, kappa), data, space, x)
+    return Advice(person, margin, action, _margin(f_q, on_f.point), on_q, proof)
 
 
 def _encode(data: TabularData, settings: Settings, row: int | str | Mapping[str, Any]) -> Tensor:
@@ -129,6 +156,33 @@ def _margin(model: Model, x: Tensor) -> float:
     with torch.no_grad():
         target = torch.full((len(x),), FAVOURABLE, device=x.device)
         return float(target_margin(in_blocks(model)(x), target)[0])
+
+
+def _proof(
+    settings: Settings,
+    teacher: Model,
+    f_q: Model | None,
+    space: ActionSet,
+    x: Tensor,
+    on_f: Solution,
+) -> Proof | None:
+    if not bool(on_f.found[0]):
+        return None
+    evaluation, point = settings.evaluation, on_f.point
+    lsb, radius = evaluation.certificate_lsb, evaluation.certificate_radius
+    target = torch.full((1,), FAVOURABLE, device=x.device)
+    per_channel = settings.quantization.per_channel
+    try:
+        bits = int(certified_bits(read_chain(teacher), point, target, per_channel=per_channel))
+        if f_q is None:
+            return Proof(bits, None, None, lsb, radius)
+        layers = read_chain(f_q)
+    except UserError:  # nothing is wrong with a network that cannot be certified
+        return None
+    backend = bool(backend_margin(layers, point, target, lsb) > 0)
+    moved = moved_numbers(space, space.origin(x), point)
+    box = verify_boxes(f_q, layers, point, target, moved, radius).verdict
+    return Proof(bits, backend, Verdict(int(box)), lsb, radius)
 
 
 def _action(solution: Solution, data: TabularData, space: ActionSet, x: Tensor) -> Action:

@@ -17,6 +17,7 @@ from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
+from cfq_bench.evaluation.certificates import Certificates, certify
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
@@ -169,13 +170,17 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
     gap = teacher_gap(settings, data, teacher, space, directions[0], context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
+    eval_s = time.perf_counter() - start
+    wanted = settings.evaluation.certificates
+    proved = certify(settings, f_q, teacher, space, directions[0]) if wanted else Certificates()
     metrics: dict[str, float | None] = {
         **result.metrics,
+        **proved.metrics,
         **deployment_cost(deployment),
         **gap,
         "time/fit_s": fit_s,
         "time/teacher_actions_s": context.seconds.get("teacher_actions_s", 0.0),
-        "time/eval_s": time.perf_counter() - start,
+        "time/eval_s": eval_s,
     }
     details = {
         "deploy/bits_per_layer": deployment["bits_per_layer"],
@@ -186,8 +191,10 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
             f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
         },
     }
-    network = network_to_bytes(f_q)
-    return _Outcome("ok", None, metrics, result.counts, details, result.rows, network)
+    if proved.refused:
+        details["certificate/refused"] = proved.refused
+    rows, counts = proved.on_rows(result.rows), {**result.counts, **proved.counts}
+    return _Outcome("ok", None, metrics, counts, details, rows, network_to_bytes(f_q))
 
 
 def _usable(name: str) -> torch.device:

@@ -22,6 +22,7 @@ LAYERS = [
     "quantization",
     "teacher",
     "actions",
+    "certificates",
     "methods",
     "evaluation",
     "record",

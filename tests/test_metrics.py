@@ -21,6 +21,7 @@ from cfq_bench.data.dataset import Split, TabularData
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation import metrics as classes
+from cfq_bench.evaluation.certificates import ON_DEPLOYED, ON_TEACHER
 from cfq_bench.evaluation.evaluate import Evaluation, deployment_cost, evaluate, solver_gap
 from cfq_bench.evaluation.keys import METRICS, metric_info
 from cfq_bench.evaluation.teacher_recourse import Direction, all_kappas
@@ -234,7 +235,7 @@ def test_keys_are_read_without_their_margin() -> None:
     for key, info in METRICS.items():
         assert info.label
         assert info.about
-        heads = ("task", "recourse", "margin", "group", "deploy", "time", "solver")
+        heads = ("task", "recourse", "certificate", "margin", "group", "deploy", "time", "solver")
         assert key.split("/")[0] in heads
 
 
@@ -311,6 +312,9 @@ class World:
             "max_rows": None,
             "exact_rows": 0,
             "cost_epsilon": 1e-6,
+            "certificates": False,
+            "certificate_lsb": 0.01,
+            "certificate_radius": 0.05,
         }
         settings = EvaluationSettings.model_validate({**made, **changes})
         directions = self.directions(settings)
@@ -446,7 +450,14 @@ def test_a_mixed_population_written_down() -> None:
             )
 
     settings = EvaluationSettings(
-        kappa=0.1, extra_kappas=[], max_rows=None, exact_rows=0, cost_epsilon=1e-6
+        kappa=0.1,
+        extra_kappas=[],
+        max_rows=None,
+        exact_rows=0,
+        cost_epsilon=1e-6,
+        certificates=False,
+        certificate_lsb=0.01,
+        certificate_radius=0.05,
     )
     got = evaluate(
         threshold(0.1),
@@ -631,6 +642,8 @@ PROTOCOL = {
     "time/fit_s",
     "time/teacher_actions_s",
     "time/eval_s",
+    "time/certificates_s",
+    *(f"certificate/{name}" for name in (*ON_DEPLOYED, *ON_TEACHER)),
     "solver/gap_mean",
     "solver/gap_p90",
 }
@@ -643,7 +656,11 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         "fp32",
         "german",
         backbone="logreg",
-        overrides=["data.fit.teacher_epochs=30", "evaluation.exact_rows=32"],
+        overrides=[
+            "data.fit.teacher_epochs=30",
+            "evaluation.exact_rows=32",
+            "evaluation.certificates=true",
+        ],
     )
     return run(settings, Options(folder / "results", folder / "cache", wandb="disabled"))
 
@@ -656,7 +673,7 @@ def test_a_record_has_the_protocol_s_metrics(record: Record) -> None:
         key for key in METRICS if not key.startswith(("group/", "margin/"))
     }
     assert "deploy/bits_per_layer" in record.details
-    rates = {key for key in PROTOCOL if key.startswith(("task/", "recourse/"))}
+    rates = {key for key in PROTOCOL if key.startswith(("task/", "recourse/", "certificate/"))}
     assert rates <= set(record.counts)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from cfq_bench.actions.outcome import Status
-from cfq_bench.advice import Action, Advice, advise
+from cfq_bench.advice import Action, Advice, Proof, advise
+from cfq_bench.certificates.deployed import Verdict
+from cfq_bench.certificates.rounding import MOST_BITS
 from cfq_bench.config.settings import Settings
 from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options
@@ -54,14 +56,37 @@ def advice_page(advice: Advice) -> str:
     verdict = "accepts" if advice.margin > 0 else "rejects"
     lines += ["", f"the full-precision model {verdict} (margin {advice.margin:+.3f} logit)"]
     lines += _action_lines(advice.on_teacher)
+    if advice.proof is not None:
+        lines.append(f"  {_rounding_line(advice.proof)}")
     if advice.margin_quantized is not None and advice.on_quantized is not None:
         if advice.on_teacher.status == Status.FOUND:
             holds = "still works" if advice.margin_quantized > 0 else "FAILS"
             margin = f"(margin {advice.margin_quantized:+.3f} logit)"
             lines += ["", f"on the quantized model this action {holds} {margin}"]
+            proof = advice.proof
+            if proof is not None and proof.box is not None and advice.margin_quantized > 0:
+                lines.append(f"  {_deployed_line(proof, proof.box)}")
         lines += ["", "the quantized model's own cheapest action"]
         lines += _action_lines(advice.on_quantized)
     return "\n".join(lines) + "\n"
+
+
+def _rounding_line(proof: Proof) -> str:
+    if proof.bits > MOST_BITS:
+        return f"not proved to outlive rounding the weights to {MOST_BITS} bits or fewer"
+    return f"proved: it outlives any rounding of the weights to nearest, {proof.bits} bits or more"
+
+
+def _deployed_line(proof: Proof, box: Verdict) -> str:
+    yes = "proved" if proof.backend else "not proved"
+    backend = f"{yes} for every backend ({proof.lsb:g} of a step off before it rounds)"
+    near = {
+        Verdict.VERIFIED: "proved also",
+        Verdict.REFUTED: "it FAILS",
+        Verdict.UNDECIDED: "not decided",
+    }
+    off = f"if the changed numbers are {proof.radius:g} standard deviations off"
+    return f"{backend}; {near[box]} {off}"
 
 
 def _action_lines(action: Action) -> list[str]:

@@ -185,6 +185,12 @@ class EvaluationSettings(Frozen):
     """Rows on which the solver's gap to the exact optimum is taken, where one is known."""
     cost_epsilon: Positive
     """Added to the cost on f when a relative gap is taken."""
+    certificates: bool
+    """Prove what can be proved about the teacher's actions: the ``certificate/`` metrics."""
+    certificate_lsb: NonNegative
+    """Steps by which a backend may be off at every hidden unit before its quantizer rounds."""
+    certificate_radius: NonNegative
+    """Half side of the box around an action, in standard deviations of the changed numbers."""
 
 
 class Settings(Frozen):

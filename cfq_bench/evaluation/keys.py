@@ -41,12 +41,34 @@ METRICS: dict[str, MetricInfo] = {
     "recourse/free": MetricInfo("free", "share that f_q accepts without any action", None),
     "recourse/dirsim": MetricInfo("DirSim", "mean cosine of both actions", True),
     "recourse/act_overlap": MetricInfo("overlap", "mean Jaccard overlap of changed features", True),
+    "certificate/backend": MetricInfo(
+        "backend", "share of actions that hold on f_q on every backend (proved)", True
+    ),
+    "certificate/box_verified": MetricInfo(
+        "box verified", "share whose changed numbers may all be a little off (proved)", True
+    ),
+    "certificate/box_refuted": MetricInfo("box refuted", "share with a point that fails", False),
+    "certificate/box_undecided": MetricInfo("box undecided", "share with neither", None),
+    "certificate/teacher": MetricInfo(
+        "rounded 8b", "share that the teacher keeps if rounded to nearest, 8 bits (proved)", True
+    ),
+    "certificate/teacher_any": MetricInfo(
+        "rounded any", "the same for any rounding: stochastic, floor, ceiling (proved)", True
+    ),
+    "certificate/teacher_bits_median": MetricInfo(
+        "proved bits", "fewest bits proved for rounding to nearest, median; 11: over 10", False
+    ),
+    "certificate/l3": MetricInfo("L.3", "share that the paper's bound proves, 8 bits", True),
+    "certificate/stable": MetricInfo(
+        "stable 4b", "share that survive 100 random 4-bit roundings (an attack, no proof)", True
+    ),
     "deploy/avg_bits": MetricInfo("bits", "average weight bits", False),
     "deploy/normalized_budget": MetricInfo("budget", "average weight bits / 32", False),
     "deploy/bops": MetricInfo("BOPs", "bit operations of one row", False),
     "time/fit_s": MetricInfo("fit s", "seconds of fitting", False),
     "time/teacher_actions_s": MetricInfo("actions s", "seconds of teacher actions", False),
     "time/eval_s": MetricInfo("eval s", "seconds of evaluation", False),
+    "time/certificates_s": MetricInfo("proofs s", "seconds of certificates", False),
     "solver/gap_mean": MetricInfo("gap", "solver cost over the exact optimum, mean", False),
     "solver/gap_p90": MetricInfo("gap p90", "the same, 90th percentile", False),
 }
