@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.draft import draft
 from cfq_bench.data.inspection import gives_away, guess_favourable, guess_target, inspect
+from cfq_bench.data.table import load_table
 from cfq_bench.errors import UserError
 from tests.test_cli import call, one_line_error, records
 
@@ -200,3 +202,30 @@ def test_awkward_columns() -> None:
     assert crowd.kind is None
     words = inspect(pd.Series([str(i % 30) for i in range(90)], name="a", dtype=object))
     assert words.kind == "integer"
+
+
+def test_numbers_written_as_words_are_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rate, limit = rng.uniform(5, 25, 300).round(2), rng.integers(1, 60, 300) * 500
+    table = pd.DataFrame(
+        {
+            "rate": [f"{value}%" for value in rate],
+            "limit": [f"${value:,}" for value in limit],
+            "approved": np.where(rate + rng.normal(0, 3, 300) < 15, "yes", "no"),
+        }
+    )
+    table.loc[3, "rate"] = None
+    table.to_csv(tmp_path / "cards.csv", index=False)
+    assert call("data", "init", str(tmp_path / "cards.csv")).exit_code == 0
+    drafted = yaml.safe_load((tmp_path / "cards.yaml").read_text())
+    assert drafted["features"]["rate"]["kind"] == "numeric"
+    assert drafted["features"]["limit"]["kind"] == "integer"
+    settings = load_settings("fp32", str(tmp_path / "cards.yaml"))
+    frame = load_table(settings.data).frame
+    assert frame["limit"].astype(float).tolist() == limit.tolist()
+    known = frame["rate"].notna()
+    assert frame["rate"][known].astype(float).tolist() == rate[known.to_numpy()].tolist()
+    table.loc[7, "limit"] = "$1,2"
+    table.to_csv(tmp_path / "cards.csv", index=False)
+    with pytest.raises(UserError, match=r"'limit', row 7: expected a number, got '\$1,2'"):
+        load_table(settings.data)

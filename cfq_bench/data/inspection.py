@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 
 from cfq_bench.config.settings import FeatureKind, FeatureSettings
+from cfq_bench.data.reading import written_numbers
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError, some
 
@@ -137,6 +138,12 @@ def _inspect_words(found: Column, known: pd.Series) -> None:
     numbers = pd.to_numeric(words, errors="coerce")
     if numbers.notna().all():  # numbers that the file stores as words
         _inspect_numbers(found, numbers.astype(np.float64), numbers)
+        return
+    written = written_numbers(words)
+    if written.notna().all():
+        _inspect_numbers(found, written.astype(np.float64), written)
+        if found.kind in ("numeric", "integer"):
+            found.notes.append(f"written like {words.iloc[0].strip()}, read as a number")
         return
     if numbers.notna().mean() > 0.9 and len(counts) > 20:
         row = known.index[int(numbers.isna().to_numpy().argmax())]

@@ -15,6 +15,7 @@ from cfq_bench.errors import UserError
 # module defines.
 _UNREADABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 _SEPARATORS = (";", "\t", "|")
+_WRITTEN = r"^[$€£]?\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)\s*[%$€£]?$"
 
 
 def read_embedded(name: str) -> pd.DataFrame:
@@ -59,6 +60,16 @@ def read_csv(path: Path, **how: Any) -> pd.DataFrame:
     """
     # low_memory=False: one type per column, not per chunk.
     return _not_empty(path, _read(path, "CSV", pd.read_csv, low_memory=False, **how))
+
+
+def written_numbers(words: pd.Series) -> pd.Series:
+    """Numbers written as words, with a currency sign, thousands or per cent; NaN for other words.
+
+    >>> written_numbers(pd.Series(["13.5%", "$1,200", "-7", "1,5"])).tolist()
+    [13.5, 1200.0, -7.0, nan]
+    """
+    digits = words.astype(str).str.strip().str.extract(_WRITTEN, expand=False)
+    return pd.to_numeric(digits.str.replace(",", ""), errors="coerce")
 
 
 def _read(path: Path, form: str, reader: Any, **how: Any) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
 from cfq_bench.config.settings import DataSettings
-from cfq_bench.data.reading import read_file
+from cfq_bench.data.reading import read_file, written_numbers
 from cfq_bench.errors import UserError, some
 
 
@@ -87,7 +87,8 @@ def read_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
         loader: Loader = load_module(settings.loader).load
         table = loader(data_dir)
     _require_columns(table.frame, [*settings.features, settings.target.column], table.source)
-    return replace(table, frame=_whole_codes(table.frame, settings))
+    frame = _numbers_in_words(table.frame, settings)
+    return replace(table, frame=_whole_codes(frame, settings))
 
 
 def _require_columns(frame: pd.DataFrame, wanted: Sequence[str], source: str) -> None:
@@ -98,6 +99,21 @@ def _require_columns(frame: pd.DataFrame, wanted: Sequence[str], source: str) ->
             + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
             + f"; it has: {some(map(str, frame.columns))}"
         )
+
+
+def _numbers_in_words(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
+    """Numbers that a file writes as words, such as 13.5% or $1,200; other words stay, to be named.
+
+    Per cent stay per cent: 13.5% is 13.5.
+    """
+    changed: dict[str, pd.Series] = {}
+    for name, feature in settings.features.items():
+        column = frame[name]
+        words = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
+        if feature.kind in ("numeric", "integer") and words:
+            numbers = written_numbers(column)
+            changed[name] = column.astype(object).where(numbers.isna(), numbers)
+    return frame.assign(**changed)
 
 
 def _whole_codes(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
