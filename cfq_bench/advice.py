@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
-from cfq_bench.actions.solver import in_blocks, make_solver
+from cfq_bench.actions.solver import in_blocks
 from cfq_bench.config.loader import settings_from_config
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import TabularData
@@ -94,7 +94,7 @@ def advise(
     context = make_context(settings, options, Runtime(torch.device(options.device)))
     data, space = context.data, context.actions
     x = _encode(data, settings, row)
-    solver, kappa = make_solver(settings.solver), settings.evaluation.kappa
+    solver, kappa = context.solver, settings.evaluation.kappa
     target = torch.full((1,), FAVOURABLE, device=x.device)
 
     on_f = solver.solve(context.teacher, space, x, target, kappa)

@@ -310,6 +310,8 @@ class World:
             "max_rows": None,
             "exact_rows": 0,
             "cost_epsilon": 1e-6,
+            "variants": 0,
+            "uncertainty": {"band": 0.0, "stochastic_rounding": False, "calibration_rows": 0},
         }
         settings = EvaluationSettings.model_validate({**made, **changes})
         directions = self.directions(settings)

@@ -15,6 +15,7 @@ from cfq_bench.config.base import (
     SolverSettings,
     TeacherSettings,
 )
+from cfq_bench.config.uncertainty import UncertaintySettings
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
@@ -231,6 +232,10 @@ class EvaluationSettings(Frozen):
     """Rows on which the solver's gap to the exact optimum is taken, where one is known."""
     cost_epsilon: Positive
     """Added to the cost on f when a relative gap is taken."""
+    variants: Annotated[int, Field(ge=0)]
+    """Fresh deployment variants on which f_q's actions are tried (E.4); 0: none."""
+    uncertainty: UncertaintySettings
+    """How those variants differ from f_q."""
 
 
 class Settings(Frozen):
