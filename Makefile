@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check benchmarks gaps violations table clean
+.PHONY: run test check benchmarks gaps violations robust table clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
@@ -28,6 +28,9 @@ violations: $(VENV)/installed  ## every solver's answers against every preset's 
 table: $(VENV)/installed  ## the README's table, from nothing
 	$(BIN)/python scripts/headline.py
 	$(BIN)/python scripts/readme_table.py
+
+robust: $(VENV)/installed  ## robust recourse, beside the paper's Table 13
+	$(BIN)/python scripts/robust_table.py
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

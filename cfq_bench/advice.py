@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
-from cfq_bench.actions.solver import in_blocks, make_solver
+from cfq_bench.actions.solver import in_blocks
 from cfq_bench.certificates.chain import read_chain
 from cfq_bench.certificates.deployed import Verdict, backend_margin, verify_boxes
 from cfq_bench.certificates.rounding import certified_bits
@@ -120,7 +120,7 @@ def advise(
     context = make_context(settings, options, Runtime(torch.device(options.device)))
     data, space = context.data, context.actions
     x = _encode(data, settings, row)
-    solver, kappa = make_solver(settings.solver), settings.evaluation.kappa
+    solver, kappa = context.solver, settings.evaluation.kappa
     target = torch.full((1,), FAVOURABLE, device=x.device)
 
     on_f = solver.solve(context.teacher, space, x, target, kappa)

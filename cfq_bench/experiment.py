@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 
 from cfq_bench.actions.action_set import ActionSet
-from cfq_bench.actions.solver import make_solver
 from cfq_bench.cache import Cache, default_cache_dir
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
@@ -19,6 +18,7 @@ from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.certificates import Certificates, certify
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
+from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
@@ -165,12 +165,13 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
     fit_s = fit_method(method)
     f_q, deployment = method.deployed(), method.deployment()
 
-    solver = make_solver(settings.solver)
+    solver = context.solver
     directions = teacher_recourse(settings, data, teacher, space, solver, context.cache, runtime)
     gap = teacher_gap(settings, data, teacher, space, directions[0], context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     eval_s = time.perf_counter() - start
+    result = add_robustness(result, f_q, data, space, solver, directions[0], settings)
     wanted = settings.evaluation.certificates
     proved = certify(settings, f_q, teacher, space, directions[0]) if wanted else Certificates()
     metrics: dict[str, float | None] = {
@@ -180,6 +181,7 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
         **gap,
         "time/fit_s": fit_s,
         "time/teacher_actions_s": context.seconds.get("teacher_actions_s", 0.0),
+        "time/solve_s": result.solve_s,
         "time/eval_s": eval_s,
     }
     details = {

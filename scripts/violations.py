@@ -159,7 +159,7 @@ def check(
     for wanted in (1, 0):
         asked = ask(case, settings, rows, wanted)
         start = time.perf_counter()
-        solution = make_solver(settings.solver).solve(
+        solution = make_solver(settings.solver, case.data.train.x).solve(
             asked.model, space, asked.x, asked.target, asked.kappa
         )
         seconds += time.perf_counter() - start

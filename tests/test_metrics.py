@@ -315,6 +315,8 @@ class World:
             "certificates": False,
             "certificate_lsb": 0.01,
             "certificate_radius": 0.05,
+            "variants": 0,
+            "uncertainty": {"band": 0.0, "stochastic_rounding": False, "calibration_rows": 0},
         }
         settings = EvaluationSettings.model_validate({**made, **changes})
         directions = self.directions(settings)

@@ -31,10 +31,17 @@ class Solver(ABC):
 
     Args:
         config: the solver's settings.
+        calibration: (N, d) rows that models were calibrated on, for solvers that ask how their
+            deployment may vary.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, calibration: Tensor | None = None) -> None:
         self.config = config
+        self.calibration = calibration
+
+    def standard(self) -> "Solver | None":
+        """The plain solver that this one's cost and time are reported against, if there is one."""
+        return None
 
     @abstractmethod
     def search(
@@ -111,9 +118,9 @@ class Solver(ABC):
         return Solution(point, status, cost, margin)
 
 
-def make_solver(config: SolverSettings) -> Solver:
-    """The solver that a settings object names."""
-    solver: Solver = load_class(config.module, Solver)(config)
+def make_solver(config: SolverSettings, calibration: Tensor | None = None) -> Solver:
+    """The solver that a settings object names; see `Solver` for the rows."""
+    solver: Solver = load_class(config.module, Solver)(config, calibration)
     return solver
 
 

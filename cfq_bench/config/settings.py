@@ -17,6 +17,7 @@ from cfq_bench.config.base import (
     SolverSettings,
     TeacherSettings,
 )
+from cfq_bench.config.uncertainty import UncertaintySettings
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
@@ -191,6 +192,10 @@ class EvaluationSettings(Frozen):
     """Steps by which a backend may be off at every hidden unit before its quantizer rounds."""
     certificate_radius: NonNegative
     """Half side of the box around an action, in standard deviations of the changed numbers."""
+    variants: Annotated[int, Field(ge=0)]
+    """Fresh deployment variants on which f_q's actions are tried (E.4); 0: none."""
+    uncertainty: UncertaintySettings
+    """How those variants differ from f_q."""
 
 
 class Settings(Frozen):

@@ -3,7 +3,7 @@
 f_q is any callable from inputs to logits; nothing here knows how it was made.
 """
 
-from dataclasses import dataclass
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cfq_bench.data.dataset import TabularData
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.rows import row_table
+from cfq_bench.evaluation.tally import Evaluation, Tally
 from cfq_bench.evaluation.teacher_recourse import Direction, all_kappas, started
 from cfq_bench.quantization.cost import average_bits, bit_operations
 from cfq_bench.seeds import derive_seed
@@ -29,33 +30,6 @@ from cfq_bench.training.trainer import Runtime
 
 GAP_TIME_LIMIT_S = 10.0
 """Seconds per row for the optimum that the solver's gap is taken to."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a record keeps of an evaluation.
-
-    Attributes:
-        metrics: by key; NaN where undefined.
-        counts: rows behind each rate.
-        rows: one line per test row and direction.
-    """
-
-    metrics: dict[str, float]
-    counts: dict[str, int]
-    rows: pd.DataFrame
-
-
-class _Tally:
-    """Collects scalars with the number of rows behind them."""
-
-    def __init__(self) -> None:
-        self.metrics: dict[str, float] = {}
-        self.counts: dict[str, int] = {}
-
-    def add(self, key: str, value: Tensor | float, rows: int) -> None:
-        self.metrics[key] = float(value) if rows else float("nan")
-        self.counts[key] = rows
 
 
 def evaluate(
@@ -80,7 +54,7 @@ def evaluate(
         settings: margins and tolerances.
         runtime: device and progress bar.
     """
-    tally = _Tally()
+    tally = Tally()
     f_q, teacher = in_blocks(f_q), in_blocks(teacher)
     with torch.no_grad():
         predicted_f, predicted_q = teacher(data.test.x).argmax(1), f_q(data.test.x).argmax(1)
@@ -93,12 +67,14 @@ def evaluate(
             _add_validity(tally, f_q, space, direction, settings)
     for suffix in ["", *(f"@{kappa:g}" for kappa in settings.extra_kappas)]:
         pair = [tally.metrics[f"recourse/{name}{suffix}"] for name in ("vd", "vd_adverse")]
-        rows = min(tally.counts[f"recourse/{name}{suffix}"] for name in ("vd", "vd_adverse"))
+        behind = min(tally.counts[f"recourse/{name}{suffix}"] for name in ("vd", "vd_adverse"))
         error = F.boundary_error(torch.tensor(pair[0]), torch.tensor(pair[1]))
-        tally.add(f"recourse/boundary_error{suffix}", error, rows)
+        tally.add(f"recourse/boundary_error{suffix}", error, behind)
     favourable = directions[0]
     report = started(runtime, "recourse on the quantized model", len(favourable.rows))
+    start = time.perf_counter()
     on_q = solver.solve(f_q, space, favourable.x, favourable.target, settings.kappa, report)
+    solve_s = time.perf_counter() - start
     runtime.progress.stop()
     _add_gaps(tally, space, favourable, on_q, settings)
     solutions_q: list[Solution | None] = [on_q, *([None] * (len(directions) - 1))]
@@ -106,11 +82,12 @@ def evaluate(
         row_table(direction, solution_q, f_q, predicted_q, space, data, settings.kappa)
         for direction, solution_q in zip(directions, solutions_q, strict=True)
     ]
-    return Evaluation(tally.metrics, tally.counts, pd.concat(tables, ignore_index=True))
+    rows = pd.concat(tables, ignore_index=True)
+    return Evaluation(tally.metrics, tally.counts, rows, on_q, solve_s)
 
 
 def _add_validity(
-    tally: _Tally,
+    tally: Tally,
     f_q: Model,
     space: ActionSet,
     direction: Direction,
@@ -134,7 +111,7 @@ def _add_validity(
 
 
 def _add_gaps(
-    tally: _Tally,
+    tally: Tally,
     space: ActionSet,
     direction: Direction,
     on_q: Solution,

@@ -62,11 +62,27 @@ METRICS: dict[str, MetricInfo] = {
     "certificate/stable": MetricInfo(
         "stable 4b", "share that survive 100 random 4-bit roundings (an attack, no proof)", True
     ),
+    "robust/nominal_success": MetricInfo(
+        "nominal success", "share of rows that f and f_q reject with an action on f_q", True
+    ),
+    "robust/success": MetricInfo(
+        "robust success", "mean share of f_q's fresh variants on which that action works", True
+    ),
+    "robust/worst_success": MetricInfo(
+        "worst success", "share of rows whose action works on all of them", True
+    ),
+    "robust/cost_ratio": MetricInfo(
+        "cost ratio", "mean cost over the standard solver's, rows solved by both", False
+    ),
+    "robust/time_ratio": MetricInfo(
+        "time ratio", "seconds over the standard solver's, same process and rows", False
+    ),
     "deploy/avg_bits": MetricInfo("bits", "average weight bits", False),
     "deploy/normalized_budget": MetricInfo("budget", "average weight bits / 32", False),
     "deploy/bops": MetricInfo("BOPs", "bit operations of one row", False),
     "time/fit_s": MetricInfo("fit s", "seconds of fitting", False),
     "time/teacher_actions_s": MetricInfo("actions s", "seconds of teacher actions", False),
+    "time/solve_s": MetricInfo("solve s", "seconds of the solver on f_q", False),
     "time/eval_s": MetricInfo("eval s", "seconds of evaluation", False),
     "time/certificates_s": MetricInfo("proofs s", "seconds of certificates", False),
     "solver/gap_mean": MetricInfo("gap", "solver cost over the exact optimum, mean", False),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cfq_bench.actions.action_set import ActionSet
-from cfq_bench.actions.solver import make_solver
+from cfq_bench.actions.solver import Solver, make_solver
 from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_key, recourse_pool
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
@@ -50,6 +50,11 @@ class Context:
             logits: Tensor = self.teacher(self.data.train.x)
         return logits
 
+    @cached_property
+    def solver(self) -> Solver:
+        """The run's solver, which may read the train rows."""
+        return make_solver(self.settings.solver, self.data.train.x)
+
     def recourse_pool(self, policy: Target, size: int, kappas: list[float]) -> RecoursePoints:
         """Minimal-cost teacher actions on a seeded sample of the train rows, from the cache.
 
@@ -65,8 +70,7 @@ class Context:
         x = self.data.train.x[rows.to(self.data.train.x.device)]
 
         def solve() -> dict[str, Tensor]:
-            solver = make_solver(settings.solver)
-            pool = recourse_pool(self.teacher, self.actions, solver, x, policy, kappas=kappas)
+            pool = recourse_pool(self.teacher, self.actions, self.solver, x, policy, kappas=kappas)
             return pool.tensors()
 
         key = {

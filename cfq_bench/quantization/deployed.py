@@ -22,12 +22,17 @@ class DeployedLinear(nn.Module):
         activation: lsq, pact, or None for an input that is not quantized.
         scale: the activation's step (lsq) or threshold alpha (pact).
         activation_bits: of the input; 32 where it is not quantized.
+
+    Attributes:
+        offset: (in,) draws of stochastic rounding of the input, for deployment variants; None:
+            the input is rounded to the nearest code.
     """
 
     codes: Tensor
     step: Tensor
     bias: Tensor | None
     scale: Tensor | None
+    offset: Tensor | None
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class DeployedLinear(nn.Module):
         self.register_buffer("step", step.detach().clone())
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
         self.register_buffer("scale", None if scale is None else scale.detach().clone())
+        self.register_buffer("offset", None)
 
     @property
     def weight(self) -> Tensor:
@@ -60,9 +66,9 @@ class DeployedLinear(nn.Module):
         if self.scale is not None:
             levels = unsigned_levels(self.activation_bits)
             if self.activation == "pact":
-                inputs = pact(inputs, self.scale, levels)
+                inputs = pact(inputs, self.scale, levels, self.offset)
             else:
-                inputs = lsq(inputs, self.scale, 0, levels)
+                inputs = lsq(inputs, self.scale, 0, levels, offset=self.offset)
         return F.linear(inputs, self.weight, self.bias)
 
 

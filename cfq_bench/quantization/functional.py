@@ -30,6 +30,22 @@ def unsigned_levels(bits: int) -> int:
     return int(2**bits - 1)
 
 
+def round_to_code(ratio: Tensor, offset: Tensor | None) -> Tensor:
+    """Whole numbers: the nearest even without an offset, else floor(ratio + offset).
+
+    Args:
+        ratio: (...) float32.
+        offset: uniform draws in [0, 1), broadcastable to `ratio`: stochastic rounding.
+
+    >>> round_to_code(torch.tensor([0.5, 1.2, 1.9]), torch.tensor(0.25))
+    tensor([0., 1., 2.])
+    """
+    if offset is None:
+        return ratio.round()
+    # In float32 a whole number plus an offset just below 1 can be the next whole number.
+    return (ratio + offset).floor().minimum(ratio.ceil())
+
+
 class _LSQ(torch.autograd.Function):
     """Esser et al. 2020, Equations 1-3.
 
@@ -39,10 +55,16 @@ class _LSQ(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, value: Tensor, step: Tensor, low: int, high: int, grad_scale: float
+        ctx: Any,
+        value: Tensor,
+        step: Tensor,
+        low: int,
+        high: int,
+        grad_scale: float,
+        offset: Tensor | None,
     ) -> Tensor:
         ratio = value / step
-        code = ratio.clamp(low, high).round()
+        code = round_to_code(ratio.clamp(low, high), offset)
         ctx.save_for_backward(ratio, code, step)
         ctx.low, ctx.high, ctx.grad_scale = low, high, grad_scale
         return code * step
@@ -54,10 +76,17 @@ class _LSQ(torch.autograd.Function):
         inside = (ratio > ctx.low) & (ratio < ctx.high)
         # code is q- below and q+ above, so only the inside needs the rounding residual.
         step_grad = (grad * torch.where(inside, code - ratio, code)).sum_to_size(step.shape)
-        return grad * inside, step_grad * ctx.grad_scale, None, None, None
+        return grad * inside, step_grad * ctx.grad_scale, None, None, None, None
 
 
-def lsq(value: Tensor, step: Tensor, low: int, high: int, grad_scale: float = 1.0) -> Tensor:
+def lsq(
+    value: Tensor,
+    step: Tensor,
+    low: int,
+    high: int,
+    grad_scale: float = 1.0,
+    offset: Tensor | None = None,
+) -> Tensor:
     """Learned step size quantization: s * round(clip(v / s, q-, q+)).
 
     Args:
@@ -66,6 +95,7 @@ def lsq(value: Tensor, step: Tensor, low: int, high: int, grad_scale: float = 1.
         low: q-, the least integer code.
         high: q+, the greatest integer code.
         grad_scale: g, multiplies the gradient of the step.
+        offset: draws of stochastic rounding, see `round_to_code`.
 
     Returns:
         (...) float32 on the grid {s q-, ..., s q+}. Gradients: to `value` straight through strictly
@@ -74,7 +104,7 @@ def lsq(value: Tensor, step: Tensor, low: int, high: int, grad_scale: float = 1.
     >>> lsq(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
     tensor([ 0.5000, -1.0000])
     """
-    out: Tensor = _LSQ.apply(value, step, low, high, grad_scale)
+    out: Tensor = _LSQ.apply(value, step, low, high, grad_scale, offset)
     return out
 
 
@@ -82,10 +112,15 @@ class _PACT(torch.autograd.Function):
     """Choi et al. 2018, Equations 1-3; the threshold's gradient holds no rounding residual."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, alpha: Tensor, levels: int) -> Tensor:
+    def forward(
+        ctx: Any, value: Tensor, alpha: Tensor, levels: int, offset: Tensor | None
+    ) -> Tensor:
         ctx.save_for_backward(value, alpha)
         step = alpha / levels
-        return (value.clamp_min(0.0).minimum(alpha) / step).round() * step
+        ratio = value.clamp_min(0.0).minimum(alpha) / step
+        if offset is not None:  # alpha / step can exceed the levels by a rounding error
+            ratio = ratio.clamp_max(levels)
+        return round_to_code(ratio, offset) * step
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -93,10 +128,10 @@ class _PACT(torch.autograd.Function):
         value, alpha = ctx.saved_tensors
         above = value >= alpha
         inside = (value > 0) & ~above
-        return grad * inside, (grad * above).sum_to_size(alpha.shape), None
+        return grad * inside, (grad * above).sum_to_size(alpha.shape), None, None
 
 
-def pact(value: Tensor, alpha: Tensor, levels: int) -> Tensor:
+def pact(value: Tensor, alpha: Tensor, levels: int, offset: Tensor | None = None) -> Tensor:
     """Parameterized clipping: s * round(clip(a, 0, alpha) / s) with s = alpha / levels.
 
     For activations after a ReLU. A signed value must never pass here.
@@ -105,6 +140,7 @@ def pact(value: Tensor, alpha: Tensor, levels: int) -> Tensor:
         value: (...) float32.
         alpha: positive threshold, broadcastable to `value`.
         levels: 2^b - 1.
+        offset: draws of stochastic rounding, see `round_to_code`.
 
     Returns:
         (...) float32 in [0, alpha]. Gradients: to `value` straight through inside (0, alpha); to
@@ -113,7 +149,7 @@ def pact(value: Tensor, alpha: Tensor, levels: int) -> Tensor:
     >>> pact(torch.tensor([-1.0, 0.4, 9.0]), torch.tensor(1.0), 3)
     tensor([0.0000, 0.3333, 1.0000])
     """
-    out: Tensor = _PACT.apply(value, alpha, levels)
+    out: Tensor = _PACT.apply(value, alpha, levels, offset)
     return out
 
 

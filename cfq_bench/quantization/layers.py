@@ -40,12 +40,7 @@ class ActivationQuantizer(nn.Module):
     def calibrate(self, values: Tensor) -> None:
         """Set every scale from float activations of the teacher."""
         for i, bits in enumerate(self.bits):
-            levels = unsigned_levels(bits)
-            if self.kind == "pact":
-                scale = _percentile(values, 0.999)
-            else:
-                scale = mse_step(values, 0, levels)
-            self.log_scale.data[i] = scale.clamp_min(LEAST_STEP).log()
+            self.log_scale.data[i] = calibrated_scale(values, self.kind, bits).log()
 
     def one(self, values: Tensor, index: int) -> Tensor:
         """Values quantized by candidate `index`."""
@@ -164,6 +159,15 @@ class SplitLinear(nn.Module):
         for other in others:
             total = total + other
         return total
+
+
+def calibrated_scale(values: Tensor, kind: ActivationKind, bits: int) -> Tensor:
+    """What calibration makes of float activations (...): a step (lsq) or a threshold (pact)."""
+    if kind == "pact":
+        scale = _percentile(values, 0.999)
+    else:
+        scale = mse_step(values, 0, unsigned_levels(bits))
+    return scale.clamp_min(LEAST_STEP)
 
 
 def _percentile(values: Tensor, share: float) -> Tensor:

@@ -39,7 +39,7 @@ def record_page(record: Record) -> str:
     lines = [_title(record), f"  run {record.run_id}, status {record.status}"]
     if record.reason is not None:
         lines.append(f"  reason: {record.reason}")
-    for group in ("task", "recourse", "deploy", "time", "solver"):
+    for group in ("task", "recourse", "robust", "deploy", "time", "solver"):
         keys = [key for key in _ordered(record.metrics) if key.startswith(f"{group}/")]
         if keys:
             lines += ["", group, *_metric_lines(record, keys)]
