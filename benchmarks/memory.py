@@ -4,12 +4,12 @@ A process of its own, because a peak never falls again. Prints JSON.
 """
 
 import json
-import resource
 import sys
 from pathlib import Path
 
 import torch
 
+from benchmarks.peak import peak_mib
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.solver import make_solver
 from cfq_bench.cache import Cache
@@ -18,12 +18,6 @@ from cfq_bench.data.dataset import load_data
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime
-
-
-def peak_mib() -> float:
-    """Most memory that this process ever held."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / 2**20 if sys.platform == "darwin" else most / 2**10  # bytes there, KiB here
 
 
 def main(name: str, cache: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import adult, dice, memory
+from benchmarks import adult, dice, memory, peak
 from benchmarks.dice import AsDice
 from cfq_bench.data.table import load_table
 
@@ -57,3 +59,12 @@ def test_memory_is_of_all_rejected_rows(tmp_path: Path, capsys: pytest.CaptureFi
     told = json.loads(capsys.readouterr().out)
     assert 0 < told["rows"] < 300
     assert 0.0 < told["imported_mib"] <= told["loaded_mib"] <= told["solved_mib"]
+
+
+@pytest.mark.skipif(not peak.STATUS.is_file(), reason="the kernel tells nothing better")
+def test_memory_of_the_parent_does_not_count() -> None:
+    program = "from benchmarks.peak import peak_mib; print(peak_mib())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) < 64.0 < peak.peak_mib()
