@@ -233,7 +233,7 @@ def test_keys_are_read_without_their_margin() -> None:
     for key, info in METRICS.items():
         assert info.label
         assert info.about
-        heads = ("task", "recourse", "margin", "group", "deploy", "time", "solver")
+        heads = ("task", "recourse", "margin", "group", "robust", "deploy", "time", "solver")
         assert key.split("/")[0] in heads
 
 
