@@ -128,7 +128,9 @@ variants go; ours are in `conf/base.yaml` (`evaluation.uncertainty`) and, for th
 variants, `conf/solver/robust.yaml`. Success is over the people whom both f and f_q reject; without
 an action it counts as failure, so nominal success is the share that the solver could solve. "All"
 is the share whose action works on every fresh variant. Cost is over people whom the row and the
-standard solver on the LSQ network both solved.
+standard solver on the LSQ network both solved. The robust solver's time is over the standard one's
+in the same process; the other networks' times come from runs of their own, and are as noisy as the
+machine was busy.
 """
     ]
     parts += [f"## Actions with a margin of {kappa:g}\n\n{body}" for kappa, body in tables.items()]
