@@ -197,7 +197,8 @@ class AsDice(nn.Module):
     ) -> None:
         super().__init__()
         self.teacher = teacher
-        self.mean, self.scale, self.log = schema.mean.float(), schema.scale.float(), schema.log
+        units = schema.units
+        self.mean, self.scale, self.log = units.mean.float(), units.scale.float(), units.log
         numbers = [feature.name for feature in schema.features[: schema.n_single]]
         self.least = torch.tensor([float(train[name].min()) for name in numbers])
         self.span = torch.tensor([float(train[name].max()) for name in numbers]) - self.least

@@ -476,8 +476,8 @@ def test_the_command_fails_on_one_violation(
     command = script()
     honest = command.make_solver
 
-    def ageing(config: Any) -> Any:
-        solver = honest(config)
+    def ageing(config: Any, calibration: Tensor) -> Any:
+        solver = honest(config, calibration)
 
         def solve(model: Any, space: ActionSet, *rest: Any) -> Solution:
             solution = solver.solve(model, space, *rest)

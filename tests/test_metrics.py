@@ -17,6 +17,7 @@ from cfq_bench.actions.solver import make_solver
 from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import EvaluationSettings, FeatureSettings
+from cfq_bench.config.uncertainty import UncertaintySettings
 from cfq_bench.data.dataset import Split, TabularData
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.evaluation import functional as F
@@ -269,7 +270,7 @@ class World:
             "hue": FeatureSettings(kind="categorical"),
         }
         schema = FeatureSchema.fit(train, kinds)
-        assert (schema.mean.tolist(), schema.scale.tolist()) == ([0.0], [1.0])
+        assert (schema.units.mean.tolist(), schema.units.scale.tolist()) == ([0.0], [1.0])
         hues = ["a", "b"] * len(test_z)
         frame = pd.DataFrame({"z": test_z, "hue": hues[: len(test_z)]})
         labels = (LABELS * len(test_z))[: len(test_z)]
@@ -460,6 +461,8 @@ def test_a_mixed_population_written_down() -> None:
         certificates=False,
         certificate_lsb=0.01,
         certificate_radius=0.05,
+        variants=0,
+        uncertainty=UncertaintySettings(band=0.0, stochastic_rounding=False, calibration_rows=0),
     )
     got = evaluate(
         threshold(0.1),
@@ -644,7 +647,10 @@ PROTOCOL = {
     "time/fit_s",
     "time/teacher_actions_s",
     "time/eval_s",
+    "time/solve_s",
     "time/certificates_s",
+    *(f"robust/{name}_success" for name in ("nominal", "worst")),
+    *(f"robust/{name}" for name in ("success", "cost_ratio", "time_ratio")),
     *(f"certificate/{name}" for name in (*ON_DEPLOYED, *ON_TEACHER)),
     "solver/gap_mean",
     "solver/gap_p90",
@@ -658,10 +664,12 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         "fp32",
         "german",
         backbone="logreg",
+        solver="robust",
         overrides=[
             "data.fit.teacher_epochs=30",
             "evaluation.exact_rows=32",
             "evaluation.certificates=true",
+            "evaluation.variants=2",
         ],
     )
     return run(settings, Options(folder / "results", folder / "cache", wandb="disabled"))
