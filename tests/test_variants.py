@@ -46,7 +46,9 @@ def network_of(kind: str = "lsq", **changes: Any) -> DeployedNetwork:
                 teacher.append(nn.ReLU())
             teacher.append(nn.Linear(before, after))
     made = {"candidates": [2, 3, 4, 8], "activation_bits": 8, "input_blocks": False}
-    quantization = QuantizationSettings.model_validate({**made, "per_channel": False, "layers": "all", **changes})
+    quantization = QuantizationSettings.model_validate(
+        {**made, "per_channel": False, "layers": "all", **changes}
+    )
     network = QuantizedNetwork(teacher.requires_grad_(False), quantization, kind, 4, rows())  # type: ignore[arg-type]
     network.select_bits([4, 3, 8, 2][: len(network.units)])
     return network.deploy()

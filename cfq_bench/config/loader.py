@@ -194,7 +194,8 @@ def _load_group(
 ) -> Named:
     """One group from its file, what lies above it, and the overrides."""
     raw, path = read_group(group, name, conf_dir)
-    if group == "actions" and ("regime" in raw or ("actions", "regime") in changes):
+    named = raw.get("regime") is not None or ("actions", "regime") in changes
+    if group == "actions" and named:
         raise UserError(
             "actions.regime is a name that --regime sets, with max_features and gamma: "
             "write --regime NAME, or regime=NAME among the overrides"
