@@ -9,6 +9,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.qat import QATSettings
 from cfq_bench.data.datamodule import Batch
 from cfq_bench.errors import UserError
@@ -41,9 +42,10 @@ class QATMethod(Method):
         settings = context.settings
         self.budget = settings.budget
         self.allocator = self._allocator()
+        self.student = self.make_student()
         policy_ramp = settings.policy.initial_logit if self.allocator == "gumbel" else None
         self.network = QuantizedNetwork(
-            context.teacher,
+            self.origin,
             settings.quantization,
             config.activation_quantizer,
             context.data.schema.n_single,
@@ -58,6 +60,15 @@ class QATMethod(Method):
         """Logits (B, C) of the simulated quantized network."""
         logits: Tensor = self.network(x)
         return logits
+
+    def make_student(self) -> Backbone | None:
+        """A float network of the method's own, quantized in place of the teacher; None: none."""
+        return None
+
+    @property
+    def origin(self) -> Backbone:
+        """The float network that is quantized."""
+        return self.context.teacher if self.student is None else self.student
 
     @abstractmethod
     def objective(self, batch: Batch) -> Tensor:
@@ -92,26 +103,30 @@ class QATMethod(Method):
     def phases(self) -> list[Phase]:
         """One fit; with a bit policy, a search and a tail that share the same number of steps."""
         (whole,) = super().phases()
+        return self.quantized_phases(whole.steps)
+
+    def quantized_phases(self, steps: int) -> list[Phase]:
+        """The fits of the quantized network, within a number of steps."""
         if self.allocator != "gumbel":
-            return [whole]
+            return [Phase("tune", steps, 0, steps)]
         policy = self.context.settings.policy
-        search = max(1, round(policy.search * whole.steps))
-        tail = max(1, whole.steps - search)
+        search = max(1, round(policy.search * steps))
+        tail = max(1, steps - search)
         restart = policy.tail == "restart"
         return [
-            Phase("search", search, 0, whole.steps),
-            Phase("tune", tail, 0 if restart else search, tail if restart else whole.steps),
+            Phase("search", search, 0, steps),
+            Phase("tune", tail, 0 if restart else search, tail if restart else steps),
         ]
 
     def begin(self, phase: Phase) -> None:
         """Fix the bits before the phase that trains at them."""
         self.phase = phase
-        if phase.name == "search":
+        if phase.name != "tune":
             return
         bits = self._choose_bits()
         if self.allocator == "gumbel" and self.context.settings.policy.tail == "restart":
             x = self.context.data.train.x[:CALIBRATION_ROWS]
-            self.network.reset(self.context.teacher, x)
+            self.network.reset(self.origin, x)
         self.network.select_bits(bits)
 
     def deployed(self) -> DeployedNetwork:
@@ -195,7 +210,7 @@ class QATMethod(Method):
             points = self.context.recourse_pool("opposite", POOL_ROWS, POOL_KAPPAS).inputs
             if not len(points):  # nobody has recourse: compare at the factual rows
                 points = self.context.data.train.x
-            return pool_mse(network, self.context.teacher, points, budget.avg_bits)
+            return pool_mse(network, self.origin, points, budget.avg_bits)
         if budget.bits is not None:
             return list(budget.bits)
         return [int(budget.avg_bits)] * len(network.units)
