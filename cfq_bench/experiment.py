@@ -148,12 +148,12 @@ class _Outcome:
 
 
 def make_context(settings: Settings, options: Options, runtime: Runtime) -> Context:
-    """Config -> data -> teacher -> actions: what all methods of a seed share."""
+    """Config -> data -> actions -> teacher: what all methods of a seed share."""
     cache = Cache(options.cache_dir or default_cache_dir())
     data_dir = named_data_dir(options.data_dir)
     data = load_data(settings.data, settings.seed, data_dir).to(runtime.device)
-    teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
+    teacher = obtain_teacher(settings, data, space, cache, runtime)
     return Context(settings, data, teacher, space, cache, runtime)
 
 

@@ -276,7 +276,8 @@ class World:
         labels = (LABELS * len(test_z))[: len(test_z)]
         test = Split(schema.encode(frame), tensor(labels), np.arange(len(test_z)) + 100)
         fit = Split(schema.encode(train), tensor([0, 1]), np.arange(2))
-        self.data = TabularData(schema, fit, fit, test, frame[["hue"]], "made", "0")
+        hue = frame[["hue"]]
+        self.data = TabularData(schema, fit, fit, test, hue, hue, "made", "0")
         actions = ActionSettings.model_validate(
             {
                 "name": "made",

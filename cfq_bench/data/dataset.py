@@ -49,22 +49,21 @@ class TabularData:
     train: Split
     validation: Split
     test: Split
+    train_groups: pd.DataFrame
+    """Protected attributes of the train rows, raw, in the order of `train`."""
     test_groups: pd.DataFrame
-    """Protected attributes of the test rows, raw, in the order of `test`."""
+    """The same of the test rows."""
     source: str
     fingerprint: str
     """sha256 over the encoded splits: caches are keyed by it."""
 
     def to(self, device: torch.device) -> "TabularData":
         """The same data with its tensors on a device."""
-        return TabularData(
-            self.schema,
-            self.train.to(device),
-            self.validation.to(device),
-            self.test.to(device),
-            self.test_groups,
-            self.source,
-            self.fingerprint,
+        return replace(
+            self,
+            train=self.train.to(device),
+            validation=self.validation.to(device),
+            test=self.test.to(device),
         )
 
 
@@ -92,9 +91,17 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     for split in (fit, held_out, evaluated):
         digest.update(split.x.numpy().tobytes())
         digest.update(split.y.numpy().tobytes())
-    own = raw.iloc[test][settings.protected]  # nobody's group is imputed
-    groups = own.astype(str).where(own.notna(), "missing").reset_index(drop=True)
-    return TabularData(schema, fit, held_out, evaluated, groups, table.source, digest.hexdigest())
+    own = raw[settings.protected]  # nobody's group is imputed
+    return TabularData(
+        schema,
+        fit,
+        held_out,
+        evaluated,
+        _groups(own.iloc[train]),
+        _groups(own.iloc[test]),
+        table.source,
+        digest.hexdigest(),
+    )
 
 
 def split_rows(
@@ -125,6 +132,10 @@ def split_rows(
         if labels.iloc[rows].nunique() < 2:
             raise UserError(f"{table.source}: the {name} split holds one class only")
     return train, validation, test
+
+
+def _groups(own: pd.DataFrame) -> pd.DataFrame:
+    return own.astype(str).where(own.notna(), "missing").reset_index(drop=True)
 
 
 def _encode(table: Table, schema: FeatureSchema, settings: DataSettings, rows: np.ndarray) -> Split:

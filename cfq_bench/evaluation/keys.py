@@ -80,6 +80,7 @@ METRICS: dict[str, MetricInfo] = {
     "deploy/avg_bits": MetricInfo("bits", "average weight bits", False),
     "deploy/normalized_budget": MetricInfo("budget", "average weight bits / 32", False),
     "deploy/bops": MetricInfo("BOPs", "bit operations of one row", False),
+    "deploy/sparsity": MetricInfo("sparsity", "share of the weights removed by pruning", None),
     "time/fit_s": MetricInfo("fit s", "seconds of fitting", False),
     "time/teacher_actions_s": MetricInfo("actions s", "seconds of teacher actions", False),
     "time/solve_s": MetricInfo("solve s", "seconds of the solver on f_q", False),
