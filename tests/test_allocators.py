@@ -390,8 +390,6 @@ def test_sensitivities_look_at_their_own_points(make_context: MakeContext) -> No
             _, method = choose(make_context, name, f"allocator.measure={measure}")
             allocator = method.allocator
             costs[name, measure] = allocator.costs(method.network, method.origin, method.context)
-                method.network, method.origin, method.context
-            )
     _, method = choose(make_context, "pool_mse")
     pool = method.allocator.costs(method.network, method.origin, method.context)
     assert pool == costs["cf_sensitivity", "logit_change"]
