@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-TOPICS = ("lightning_loop", "quantized_steps", "methods", "solvers", "projection", "command")
+TOPICS = (
+    "lightning_loop",
+    "quantized_steps",
+    "methods",
+    "overhead",
+    "solvers",
+    "projection",
+    "command",
+)
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 
 

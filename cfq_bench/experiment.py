@@ -15,8 +15,10 @@ from cfq_bench.actions.solver import make_solver
 from cfq_bench.cache import Cache, default_cache_dir
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
+from cfq_bench.data.shift import shifted
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
+from cfq_bench.evaluation.diagnostics import diagnose
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
@@ -159,18 +161,22 @@ def make_context(settings: Settings, options: Options, runtime: Runtime) -> Cont
 def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome:
     """Context -> method -> evaluation."""
     context = make_context(settings, options, runtime)
-    data, teacher, space = context.data, context.teacher, context.actions
+    teacher, space = context.teacher, context.actions
     method = make_method(context)
     fit_s = fit_method(method)
     f_q, deployment = method.deployed(), method.deployment()
 
+    # A shift comes after training: teacher and method have seen the data as they are.
+    data, shift = shifted(context.data, settings)
     solver = make_solver(settings.solver)
     directions = teacher_recourse(settings, data, teacher, space, solver, context.cache, runtime)
     gap = teacher_gap(settings, data, teacher, space, directions[0], context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
+    more = diagnose(settings, f_q, teacher, data, space, directions, result.rows)
     metrics: dict[str, float | None] = {
         **result.metrics,
+        **more.metrics,
         **deployment_cost(deployment),
         **gap,
         "time/fit_s": fit_s,
@@ -181,13 +187,16 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
         "deploy/bits_per_layer": deployment["bits_per_layer"],
         "deploy/activation_bits": deployment["activation_bits"],
         "action_set": {"preset": settings.actions.name, "sha256": space.fingerprint},
-        "data": {"source": data.source, "sha256": data.fingerprint},
+        "data": {"source": data.source, "sha256": context.data.fingerprint},
+        "shift": shift,
+        **more.details,
         "scale_fallbacks": {
             f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
         },
     }
     network = network_to_bytes(f_q)
-    return _Outcome("ok", None, metrics, result.counts, details, result.rows, network)
+    counts = result.counts | more.counts
+    return _Outcome("ok", None, metrics, counts, details, more.rows, network)
 
 
 def _usable(name: str) -> torch.device:

@@ -244,6 +244,7 @@ def test_keys_are_read_without_their_margin() -> None:
 # teacher's minimal action leads to z = kappa, and f_q's to z = 0.3 + kappa.
 
 LIMIT = 10.0
+PACKAGED = load_settings("fp32", "compas").evaluation.model_dump()
 TEST_Z = [-2.0, -1.0, -0.5, -9.0, 0.1, 0.2, 1.0, 3.0]
 LABELS = [0, 1, 0, 0, 1, 1, 1, 0]
 
@@ -311,7 +312,7 @@ class World:
             "exact_rows": 0,
             "cost_epsilon": 1e-6,
         }
-        settings = EvaluationSettings.model_validate({**made, **changes})
+        settings = EvaluationSettings.model_validate({**PACKAGED, **made, **changes})
         directions = self.directions(settings)
         runtime = Runtime()
         return evaluate(
@@ -444,9 +445,8 @@ def test_a_mixed_population_written_down() -> None:
                 torch.tensor([1.0, -1.0, 1.0, 1.0]),
             )
 
-    settings = EvaluationSettings(
-        kappa=0.1, extra_kappas=[], max_rows=None, exact_rows=0, cost_epsilon=1e-6
-    )
+    made = {"kappa": 0.1, "extra_kappas": [], "max_rows": None, "exact_rows": 0}
+    settings = EvaluationSettings.model_validate({**PACKAGED, **made})
     got = evaluate(
         threshold(0.1),
         world.teacher,

@@ -1,6 +1,7 @@
 """From a raw table to encoded splits: what every later part of a run works on."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cfq_bench.config.settings import DataSettings
+from cfq_bench.data.protected import protected_groups
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.data.table import Table, impute, load_table
 from cfq_bench.errors import UserError
@@ -50,7 +52,7 @@ class TabularData:
     validation: Split
     test: Split
     test_groups: pd.DataFrame
-    """Protected attributes of the test rows, raw, in the order of `test`."""
+    """Protected attributes of the test rows, in the order of `test`; see `protected_groups`."""
     source: str
     fingerprint: str
     """sha256 over the encoded splits: caches are keyed by it."""
@@ -88,13 +90,18 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     fit, held_out, evaluated = (
         _encode(table, schema, settings, rows) for rows in (train, validation, test)
     )
+    splits = (fit, held_out, evaluated)
+    groups = protected_groups(raw, train, test, settings)  # nobody's group is imputed
+    return TabularData(schema, *splits, groups, table.source, fingerprint(splits))
+
+
+def fingerprint(splits: Iterable[Split]) -> str:
+    """sha256 over encoded rows and labels."""
     digest = hashlib.sha256()
-    for split in (fit, held_out, evaluated):
-        digest.update(split.x.numpy().tobytes())
-        digest.update(split.y.numpy().tobytes())
-    own = raw.iloc[test][settings.protected]  # nobody's group is imputed
-    groups = own.astype(str).where(own.notna(), "missing").reset_index(drop=True)
-    return TabularData(schema, fit, held_out, evaluated, groups, table.source, digest.hexdigest())
+    for split in splits:
+        digest.update(split.x.cpu().numpy().tobytes())
+        digest.update(split.y.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def split_rows(
