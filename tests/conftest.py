@@ -44,6 +44,7 @@ def short_overrides() -> list[str]:
         "data.fit.teacher_epochs=20",
         "teacher.lr=5.0e-3",
         "evaluation.max_rows=20",
+        "evaluation.group_min_rows=1",
     ]
 
 

@@ -270,7 +270,7 @@ def test_quantizer_parameters_have_no_weight_decay(name: str, make_context: Make
         made: Any = method.configure_optimizers()
         groups = made["optimizer"].param_groups
         assert all(group["weight_decay"] == 0 for group in groups)
-        if isinstance(method, QATMethod):
+        if isinstance(method, QATMethod) and phase.name != "float":
             trained = {id(parameter) for group in groups for parameter in group["params"]}
             assert {id(value) for value in method.network.quantizer_parameters()} <= trained
 

@@ -635,6 +635,7 @@ PROTOCOL = {
     "deploy/avg_bits",
     "deploy/normalized_budget",
     "deploy/bops",
+    "deploy/sparsity",
     "time/fit_s",
     "time/teacher_actions_s",
     "time/eval_s",

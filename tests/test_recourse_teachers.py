@@ -153,7 +153,7 @@ def test_a_teacher_s_key_names_the_action_set_where_it_matters(
     name: str, depends: bool, make_context: MakeContext
 ) -> None:
     paper = make_context("fp32", f"teacher={name}")
-    strict = make_context("fp32", f"teacher={name}", "actions=strict")
+    strict = make_context("fp32", f"teacher={name}", "actions=german/strict")
     keys = [teacher_key(one.settings, one.data, one.actions) for one in (paper, strict)]
     assert (keys[0] != keys[1]) == depends
     answers = [

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-from cfq_bench.actions.teacher_actions import recourse_key
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import FeatureSettings, Settings
 from cfq_bench.data.dataset import Split, TabularData, load_data
@@ -22,6 +21,7 @@ from cfq_bench.methods.base import Context
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.page import record_page
+from cfq_bench.teacher.keys import recourse_key
 
 KINDS = ("noise", "reweight", "imbalance")
 
@@ -105,7 +105,8 @@ def test_noise_has_the_strength_that_is_asked_for() -> None:
     train = Split(schema.encode(frame), torch.tensor([0, 1]), np.arange(2))
     rows = torch.zeros(4000, 2)
     test = Split(rows, torch.zeros(4000, dtype=torch.int64), np.arange(4000))
-    made = TabularData(schema, train, train, test, pd.DataFrame(index=range(4000)), "made", "0")
+    nobody = pd.DataFrame(index=range(4000))
+    made = TabularData(schema, train, train, test, nobody, nobody, nobody, "made", "0")
     base = settings_of("compas", "shift=noise", "shift_noise=0.25")
     actions = base.actions.model_copy(update={"features": {"a": _free(), "b": _fixed()}})
     after, _ = shifted(made, base.model_copy(update={"actions": actions}))

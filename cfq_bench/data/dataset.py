@@ -99,10 +99,18 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
         _encode(table, schema, settings, rows) for rows in (train, validation, test)
     )
     splits = (fit, held_out, evaluated)
-    groups = (  # nobody's group is imputed
-        protected_groups(raw, train, rows, settings) for rows in (train, validation, test)
+    own = [protected_groups(raw, train, rows, settings) for rows in (train, validation, test)]
+    return TabularData(  # nobody's group is imputed
+        schema=schema,
+        train=fit,
+        validation=held_out,
+        test=evaluated,
+        train_groups=own[0],
+        validation_groups=own[1],
+        test_groups=own[2],
+        source=table.source,
+        fingerprint=fingerprint(splits),
     )
-    return TabularData(schema, *splits, *groups, table.source, fingerprint(splits))
 
 
 def fingerprint(splits: Iterable[Split]) -> str:
