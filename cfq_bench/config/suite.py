@@ -32,6 +32,8 @@ Axis = (
     | Annotated[dict[str, list[str]], Field(min_length=1)]
 )
 
+Condition = dict[str, Value | list[Value]]
+
 
 class Row(Frozen):
     """One row of the tables that a suite answers."""
@@ -40,16 +42,16 @@ class Row(Frozen):
     """What tables call it."""
     method: str
     """A name of ``conf/method``, or the path of a YAML file."""
-    overrides: list[str] = []
+    overrides: list[str] = Field(default_factory=list)
     """``key=value`` lines of this row alone; they win over those of axes and of the suite."""
 
 
 class Grid(Frozen):
     """Rows times axes."""
 
-    overrides: list[str] = []
+    overrides: list[str] = Field(default_factory=list)
     """``key=value`` lines of every run."""
-    axes: dict[str, Axis] = {}
+    axes: dict[str, Axis] = Field(default_factory=dict)
     """What rows are compared on: values, or labels with the overrides that they stand for."""
     rows: Annotated[list[Row], Field(min_length=1)]
 
@@ -73,11 +75,11 @@ class Grid(Frozen):
 class SuiteSettings(Grid, Named):
     """One suite."""
 
-    tables: list[str] = []
+    tables: list[str] = Field(default_factory=list)
     """What it answers in the paper, such as table1 or figure3."""
-    include: list[Grid] = []
+    include: list[Grid] = Field(default_factory=list)
     """Further grids; `overrides` of the suite hold for them too, its axes do not."""
-    exclude: list[dict[str, Value | list[Value]]] = []
+    exclude: list[Condition] = Field(default_factory=list)
     """Cells that are left out: those that have all of these values (``row`` is a row's label)."""
 
 
@@ -169,9 +171,7 @@ def _place(run: SuiteRun, axis: str) -> str | None:
     return run.row if axis == "row" else run.axes.get(axis)
 
 
-def _cells(
-    grid: Grid, exclude: list[dict[str, Value | list[Value]]]
-) -> Iterator[tuple[dict[str, str], Row]]:
+def _cells(grid: Grid, exclude: list[Condition]) -> Iterator[tuple[dict[str, str], Row]]:
     """Places on the axes but the seed, times rows, without those that are left out."""
     axes = {axis: [_text(v) for v in values] for axis, values in grid.axes.items()}
     axes.pop("seed", None)
@@ -187,7 +187,7 @@ def _seeds(
     common: list[str],
     cell: dict[str, str],
     row: Row,
-    exclude: list[dict[str, Value | list[Value]]],
+    exclude: list[Condition],
     conf_dir: Path | None,
 ) -> Iterator[SuiteRun]:
     """The runs of one cell: its settings are read once, and differ in the seed alone."""
@@ -210,7 +210,7 @@ def _seeds(
             yield SuiteRun(row.label, places, one, run_id(one.model_dump(mode="json")))
 
 
-def _left_out(places: dict[str, str], exclude: list[dict[str, Value | list[Value]]]) -> bool:
+def _left_out(places: dict[str, str], exclude: list[Condition]) -> bool:
     return any(
         all(places.get(axis) in _texts(value) for axis, value in condition.items())
         for condition in exclude
