@@ -1,7 +1,7 @@
 """One run, from settings to record: the whole story on one page, and the public Python API."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,7 @@ class Options:
         device: a torch device.
         threads: torch threads; one is fastest for networks this small.
         progress: where long work reports.
+        publish: stores what a run leaves; default: in place of an earlier record of the same run.
     """
 
     results_dir: Path = Path("results")
@@ -59,6 +60,7 @@ class Options:
     device: str = "cpu"
     threads: int = 1
     progress: ProgressBar = field(default_factory=NoProgress)
+    publish: Callable[[Record, pd.DataFrame | None, bytes | None], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def answer(settings: Settings, options: Options) -> Answer:
             seconds=time.perf_counter() - start,
         )
         # The local record is the truth: first, W&B after it.
-        store.write(record, outcome.rows, outcome.network)
+        (options.publish or store.write)(record, outcome.rows, outcome.network)
         tracker.log(_budget_row(record))
         tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
     return Answer(record, path, cached=False, note=tracker.note)

@@ -6,11 +6,14 @@ a reader sees the old file or the new one, never a part.
 """
 
 import errno
+import hashlib
 import json
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cfq_bench.errors import UserError
 
@@ -109,6 +112,23 @@ def canonical_json(value: object) -> str:
     """
     _check_json(value, "value")
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def run_id(config: Mapping[str, Any]) -> str:
+    """Return the name of the run that ``config`` describes: 16 hex digits of its SHA-256.
+
+    Args:
+        config: the whole resolved config as JSON data. 1 and 1.0 are different values: the typed
+            settings decide which of them a field holds.
+
+    Raises:
+        TypeError: the config holds something that is not JSON data.
+        ValueError: it holds NaN or an infinity.
+
+    >>> run_id({"seed": 0, "bits": 4}) == run_id({"bits": 4, "seed": 0})
+    True
+    """
+    return hashlib.sha256(canonical_json(dict(config)).encode()).hexdigest()[:16]
 
 
 def _check_json(value: object, where: str) -> None:

@@ -29,6 +29,7 @@ LAYERS = [
     "tracking",
     "report",
     "experiment",
+    "suites",
     "advice",
     "cli",
 ]
@@ -71,6 +72,7 @@ def test_imports_point_one_way(path: Path) -> None:
         "from cfq_bench.cli.main import main",
         "from cfq_bench.config.loader import load_settings; load_settings('cfq', 'compas')",
         "import cfq_bench.cli.listing as l; l.listing(None, None)",
+        "import pathlib, cfq_bench.cli.suite as s; s.suite_list(pathlib.Path('none'), None, 1)",
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(statement: str) -> None:

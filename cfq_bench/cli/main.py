@@ -126,6 +126,123 @@ def run(
 main.add_command(data)
 
 
+@main.command()
+@click.argument("name", required=False, metavar="[SUITE]")
+@click.option("--list", "listed", is_flag=True, help="Show the suites: runs and minutes of each.")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "ray", "submitit"]),
+    default="local",
+    show_default=True,
+    help="Where workers run: this machine, a Ray cluster, SLURM jobs.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Runs at once.  [default: the cores]")
+@click.option("--address", default="auto", show_default=True, help="ray: the cluster, or local.")
+@click.option(
+    "--cluster",
+    type=click.Choice(["slurm", "local"]),
+    default="slurm",
+    show_default=True,
+    help="submitit: SLURM, or processes of this machine.",
+)
+@click.option("--seeds", help="Only these seeds, such as 0,1.")
+@click.option("--only", multiple=True, help="AXIS=VALUE or row=LABEL: only these (repeat it).")
+@click.option("--retry-failed", is_flag=True, help="Run again what has failed before.")
+@click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
+@click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
+@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
+@click.option(
+    "--cache-dir", type=FOLDER, help="Teachers and their actions.  [default: the user cache]"
+)
+@click.option(
+    "--wandb",
+    type=click.Choice(["auto", "online", "offline", "disabled"]),
+    default="auto",
+    show_default=True,
+    help="As for cfq-bench run: one W&B run per run.",
+)
+def suite(
+    name: str | None,
+    listed: bool,
+    executor: str,
+    workers: int | None,
+    address: str,
+    cluster: str,
+    seeds: str | None,
+    only: tuple[str, ...],
+    retry_failed: bool,
+    conf_dir: Path | None,
+    data_dir: Path | None,
+    results_dir: Path,
+    cache_dir: Path | None,
+    wandb: str,
+) -> None:
+    """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet.
+
+    \b
+        cfq-bench suite --list
+        cfq-bench suite smoke
+        cfq-bench suite table1 --workers 4 --only data=compas --seeds 0,1
+
+    An interrupted suite goes on where it was; several machines may run the same one on a shared
+    --results-dir. A failed run is a record with its reason and is run again with --retry-failed
+    alone; a worker that is killed is replaced, and its run taken over once. Exit code 1: a run
+    failed.
+    """  # noqa: D301 (click reads the backspace character)
+    import os
+    from typing import cast
+
+    from cfq_bench.cli.suite import chosen, run_and_report, suite_list
+    from cfq_bench.config.suite import expand, load_suite
+    from cfq_bench.errors import UserError
+    from cfq_bench.suites.run import ExecutorName, SuiteOptions
+
+    workers = workers or os.cpu_count() or 1
+    if listed:
+        click.echo(suite_list(results_dir, conf_dir, workers))
+        return
+    if name is None:
+        raise UserError("which suite? `cfq-bench suite --list` shows them")
+    loaded = load_suite(name, conf_dir)
+    runs = chosen(expand(loaded, conf_dir), seeds, only)
+    options = SuiteOptions(
+        executor=cast(ExecutorName, executor),
+        workers=workers,
+        results_dir=results_dir,
+        cache_dir=cache_dir,
+        data_dir=data_dir,
+        wandb=wandb,
+        retry_failed=retry_failed,
+        address=address,
+        cluster=cluster,
+    )
+    sys.exit(run_and_report(loaded.name, runs, options))
+
+
+@main.group()
+def results() -> None:
+    """Folders of records."""
+
+
+@results.command("merge")
+@click.argument("folders", nargs=-1, required=True, type=FOLDER)
+@click.option("--into", type=FOLDER, help="The folder that gets them all.  [default: the first]")
+def merge_results(folders: tuple[Path, ...], into: Path | None) -> None:
+    """Bring the records of several results folders together.
+
+    Of two records of one run, a finished one is kept before a failed one, then the newer. Exit
+    code 1: a file was corrupt and left out.
+    """
+    from cfq_bench.record.merge import merge
+
+    target = into or folders[0]
+    merged = merge(folders, target)
+    for note in merged.notes:
+        click.echo(note, err=True)
+    click.echo(f"{target}: {merged.copied} runs copied, {merged.same} were there already")
+    sys.exit(1 if merged.corrupt else 0)
+
+
 @main.command("list")
 @click.argument(
     "group",

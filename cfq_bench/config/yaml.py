@@ -1,6 +1,8 @@
 """Reading YAML: numbers as people write them, no repeated keys, errors that name the line."""
 
 import re
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,12 @@ def parse_yaml(text: str, where: str) -> Any:
     >>> parse_yaml("lr: 1e-3", "example")
     {'lr': 0.001}
     """
+    return deepcopy(_parsed(text, where))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str, where: str) -> Any:
+    """As `parse_yaml`; a suite reads the same few files hundreds of times."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:

@@ -1,6 +1,5 @@
 """The record of one run: everything that a table needs and that a repetition needs."""
 
-import hashlib
 import json
 import math
 import numbers
@@ -11,23 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json
-
-
-def run_id(config: Mapping[str, Any]) -> str:
-    """Return the name of the run that ``config`` describes: 16 hex digits of its SHA-256.
-
-    Args:
-        config: the whole resolved config as JSON data. 1 and 1.0 are different values: the typed
-            settings decide which of them a field holds.
-
-    Raises:
-        TypeError: the config holds something that is not JSON data.
-        ValueError: it holds NaN or an infinity.
-
-    >>> run_id({"seed": 0, "bits": 4}) == run_id({"bits": 4, "seed": 0})
-    True
-    """
-    return hashlib.sha256(canonical_json(dict(config)).encode()).hexdigest()[:16]
+from cfq_bench.files import run_id as run_id
 
 
 class Record(BaseModel):

@@ -1,12 +1,14 @@
 """The folder of records: the truth about what has been run."""
 
 import io
+import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import explain, write_atomic
+from cfq_bench.files import TEMP_PREFIX, explain, write_atomic
 from cfq_bench.record.record import Record, run_id
 
 if TYPE_CHECKING:
@@ -107,6 +109,44 @@ class RecordStore:
                     path.unlink(missing_ok=True)
                 except OSError as error:
                     raise explain(f"remove {path}", error) from error
+
+    def publish(
+        self, record: Record, rows: "pd.DataFrame | None", network: bytes | None = None
+    ) -> bool:
+        """Store a run that others may be storing too: of all of them, the first one stays.
+
+        Args:
+            record: the run.
+            rows: its per-row results.
+            network: what it deployed, serialized.
+
+        Returns:
+            Whether this record was stored. If not, another one of the same run was there.
+
+        Raises:
+            UserError: the disk is full, the folder is not writable, and the like.
+        """
+        path = self.path(record.run_id)
+        if path.exists():
+            return False
+        temp = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+        write_atomic(temp, record.to_json().encode())
+        try:
+            # What lies beside is the same for every worker: a configuration has one result.
+            for beside, data in (
+                (self.rows_path(record.run_id), None if rows is None else _to_parquet(rows)),
+                (self.network_path(record.run_id), network),
+            ):
+                if data is not None:
+                    write_atomic(beside, data)
+            os.link(temp, path)  # fails where the name is taken, which a rename does not
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise explain(f"write {path}", error) from error
+        finally:
+            temp.unlink(missing_ok=True)
+        return True
 
     def read_rows(self, run_id: str) -> "pd.DataFrame":
         """Return the run's per-row results, with a fresh index.

@@ -1,0 +1,128 @@
+"""``cfq-bench suite``: the list, the live progress, the last line."""
+
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from cfq_bench.config.loader import known_names
+from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
+from cfq_bench.errors import UserError
+from cfq_bench.record.store import RecordStore
+from cfq_bench.suites import run as suites
+from cfq_bench.suites.estimate import Estimates
+
+_EVERY_S = 30.0  # between two lines where there is no terminal
+
+
+def suite_list(results_dir: Path, conf_dir: Path | None, workers: int) -> str:
+    """Every suite with its runs, how many have a record, and the minutes of the others."""
+    store = RecordStore(results_dir)
+    estimates = Estimates(store)
+    rows = [("suite", "runs", "recorded", "minutes", "about")]
+    for name in known_names("suite", conf_dir):
+        suite = load_suite(name, conf_dir)
+        runs = expand(suite, conf_dir)
+        left = [run for run in runs if not store.path(run.run_id).exists()]
+        measured = all(estimates.is_measured(run) for run in left)
+        minutes = estimates.all(left) / workers / 60
+        text = f"{'' if measured else '~'}{minutes:.1f}"
+        rows.append((name, str(len(runs)), str(len(runs) - len(left)), text, suite.about))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:4], widths[1:], strict=True)),
+                row[4],
+            ]
+        )
+        for row in rows
+    ]
+    note = (
+        f"minutes: what is left in {results_dir}, with {workers} "
+        f"{'worker' if workers == 1 else 'workers'}; ~ where some of it is a guess"
+    )
+    return "\n".join([*lines, note])
+
+
+def chosen(runs: list[SuiteRun], seeds: str | None, only: tuple[str, ...]) -> list[SuiteRun]:
+    """The runs that --seeds and --only leave."""
+    conditions: dict[str, list[str]] = {}
+    if seeds is not None:
+        conditions["seed"] = [seed.strip() for seed in seeds.split(",")]
+    for text in only:
+        axis, separator, value = text.partition("=")
+        if not separator:
+            raise UserError(f"--only {text!r}: write AXIS=VALUE, such as data=compas")
+        conditions.setdefault(axis, []).append(value)
+    found = select(runs, conditions)
+    if not found:
+        raise UserError("no run of the suite fits --seeds and --only together")
+    return found
+
+
+def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions) -> int:
+    """Run a suite under a bar, or with a line now and then; print the last line.
+
+    Returns:
+        The exit code: 0, or 1 where a run failed.
+    """
+    start = time.perf_counter()
+    console = Console(stderr=True)
+    with _Report(name, console) as report:
+        state = suites.run_suite(runs, options, report)
+    click.echo(
+        f"{name}: {state.total} runs: {state.done} done, {state.failed} failed, "
+        f"{state.skipped} skipped; {state.before} were there before; "
+        f"{time.perf_counter() - start:.0f} s; records in {options.results_dir}"
+    )
+    return 1 if state.failed else 0
+
+
+class _Report:
+    """A bar on a terminal; elsewhere a line every half minute. Failures at once, on both."""
+
+    def __init__(self, name: str, console: Console) -> None:
+        self.name, self.console = name, console
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[words]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task(name, total=None, words="")
+        self.told = time.perf_counter()
+
+    def __enter__(self) -> "_Report":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, state: suites.Progress) -> None:
+        for run, record in state.news:
+            if record.status == "failed":
+                places = ", ".join(f"{axis} {value}" for axis, value in run.axes.items())
+                line = f"failed: {run.row}, {places} ({run.run_id}): {record.reason}"
+                click.echo(line, err=True)
+        words = _words(state)
+        self.bar.update(
+            self.task, total=state.total, completed=state.total - state.left, words=words
+        )
+        if not self.console.is_terminal and time.perf_counter() - self.told >= _EVERY_S:
+            self.told = time.perf_counter()
+            click.echo(f"{self.name}: {words}", err=True)
+
+
+def _words(state: suites.Progress) -> str:
+    minutes, seconds = divmod(round(state.left_s), 60)
+    return (
+        f"{state.done} done, {state.failed} failed, {state.skipped} skipped, "
+        f"{state.left} left, about {minutes}:{seconds:02d} to go"
+    )

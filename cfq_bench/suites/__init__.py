@@ -1,0 +1,1 @@
+"""Running a suite: who runs what, on one machine or many, so that no run is published twice."""

@@ -1,0 +1,179 @@
+"""Leases: who is at work on which run, in a folder that several machines may share.
+
+A lease is a file that only one process can create. Its holder keeps it fresh by its modification
+time; one that went stale, or whose process is gone, is taken over by a rename, which one wins.
+Leases keep two workers from doing one run, most of the time: that a run is *published* once is
+`RecordStore.publish`'s promise, and needs no clock.
+"""
+
+import json
+import os
+import secrets
+import socket
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+EXPIRY_S = 60.0
+"""Age of the last heartbeat from which a lease's holder counts as dead."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease.
+
+    Attributes:
+        token: a word of its own for every lease.
+        host: machine and process namespace in which `pid` means something.
+        pid: the process.
+        started: when it started, as the system counts, so that a reused pid is not it.
+        attempt: 1 for a run's first worker, one more for each that took over.
+    """
+
+    token: str
+    host: str
+    pid: int
+    started: str
+    attempt: int
+
+    def is_gone(self) -> bool:
+        """Whether the process is known to be dead; on other machines nothing is known."""
+        return self.host == _host() and self.started != "" and _started(self.pid) != self.started
+
+
+class Lease:
+    """One lease that this process holds, kept fresh by a thread until it is released.
+
+    Args:
+        path: its file.
+        holder: this process.
+        expiry_s: as in `Leases`.
+    """
+
+    def __init__(self, path: Path, holder: Holder, expiry_s: float) -> None:
+        self.path, self.holder = path, holder
+        self._stop = threading.Event()
+        self._beat = threading.Thread(target=self._keep_fresh, args=(expiry_s / 4,), daemon=True)
+        self._beat.start()
+
+    def is_mine(self) -> bool:
+        """Whether nobody took it over, as one does from a holder that was silent for too long."""
+        return read_holder(self.path) == self.holder
+
+    def release(self) -> None:
+        """Stop the heartbeat and remove the file, if it is still this lease's."""
+        self._stop.set()
+        self._beat.join()
+        if self.is_mine():
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _keep_fresh(self, every_s: float) -> None:
+        while not self._stop.wait(every_s):
+            if not self.is_mine():
+                return
+            try:
+                os.utime(self.path)
+            except OSError:
+                continue  # a network disk that is away for a moment
+
+
+class Leases:
+    """The leases of a results folder.
+
+    Args:
+        folder: where they lie; made when needed.
+        expiry_s: seconds without a heartbeat from which a lease may be taken over.
+    """
+
+    def __init__(self, folder: Path, expiry_s: float = EXPIRY_S) -> None:
+        self.folder, self.expiry_s = folder, expiry_s
+        folder.mkdir(parents=True, exist_ok=True)
+        self._clock = folder / f".clock-{os.getpid()}-{secrets.token_hex(4)}"
+
+    def claim(self, run_id: str) -> Lease | None:
+        """Take the lease of a run, or None where somebody is at work on it."""
+        path = self.folder / f"{run_id}.lease"
+        lease = self._create(path, attempt=1)
+        if lease is not None or not self._is_stale(path):
+            return lease
+        stale = read_holder(path)
+        aside = path.with_name(f".{run_id}-{secrets.token_hex(4)}.stale")
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return None  # another worker was faster
+        try:
+            if read_holder(aside) != stale:  # it was taken over before, and this one is at work
+                os.link(aside, path)
+                return None
+        except FileExistsError:
+            return None
+        finally:
+            aside.unlink(missing_ok=True)
+        return self._create(path, attempt=1 if stale is None else stale.attempt + 1)
+
+    def close(self) -> None:
+        """Remove what this object left in the folder."""
+        self._clock.unlink(missing_ok=True)
+
+    def _create(self, path: Path, attempt: int) -> Lease | None:
+        pid = os.getpid()
+        holder = Holder(secrets.token_hex(8), _host(), pid, _started(pid), attempt)
+        try:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return None
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(holder), file)
+        return Lease(path, holder, self.expiry_s)
+
+    def _is_stale(self, path: Path) -> bool:
+        holder = read_holder(path)
+        if holder is not None and holder.is_gone():
+            return True
+        try:
+            return self._now() - path.stat().st_mtime > self.expiry_s
+        except FileNotFoundError:
+            return False
+
+    def _now(self) -> float:
+        """The time by the file system's clock, which machines of a shared folder agree on."""
+        self._clock.touch()
+        return self._clock.stat().st_mtime
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who holds a lease; None where the file is gone, or just being written."""
+    try:
+        return Holder(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _host() -> str:
+    try:
+        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _started(pid: int) -> str:
+    """When a living process started, in the system's ticks; empty if it is gone or unknown."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

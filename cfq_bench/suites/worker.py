@@ -1,0 +1,161 @@
+"""One worker: takes the next run that nobody has, runs it, publishes it, until none is left.
+
+All executors start the same worker; how many there are, and on which machines, it need not know.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from cfq_bench.config.loader import settings_from_config
+from cfq_bench.errors import UserError
+from cfq_bench.files import run_id, write_atomic
+from cfq_bench.record.store import RecordStore
+from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases
+from cfq_bench.tracking.mode import Mode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cfq_bench.record.record import Record
+
+ATTEMPTS = 2
+"""Workers that may die at a run before it is recorded as failed."""
+POLL_S = 0.2
+
+
+class LeaseLostError(Exception):
+    """Another worker took the run over, or published it first."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker is told.
+
+    Attributes:
+        configs: whole configurations of the runs, in the order in which to take them.
+        results_dir: records go to ``<results_dir>/runs``, leases to ``<results_dir>/leases``.
+        cache_dir, data_dir, wandb: as in `experiment.Options`.
+        expiry_s: as in `Leases`.
+    """
+
+    configs: list[dict[str, Any]]
+    results_dir: str
+    cache_dir: str | None = None
+    data_dir: str | None = None
+    wandb: str = "auto"
+    expiry_s: float = EXPIRY_S
+
+    def write(self, path: Path) -> None:
+        """Store the plan for workers that are processes of their own."""
+        write_atomic(path, json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what `write` stored."""
+        return cls(**json.loads(path.read_bytes()))
+
+
+def work(plan: Plan) -> int:
+    """Run what has no record and no living worker; return when every run has a record.
+
+    Returns:
+        How many runs this worker published.
+    """
+    store = RecordStore(Path(plan.results_dir))
+    leases = Leases(Path(plan.results_dir) / "leases", plan.expiry_s)
+    todo = {run_id(config): config for config in plan.configs}
+    published = 0
+    try:
+        while todo:
+            before = len(todo)
+            for name in list(todo):
+                if store.path(name).exists():
+                    del todo[name]
+                elif (lease := leases.claim(name)) is not None:
+                    with lease:
+                        published += _run_leased(todo.pop(name), name, plan, store, lease)
+            if len(todo) == before:
+                time.sleep(POLL_S)  # the others are at work on what is left: they may die
+    finally:
+        leases.close()
+    return published
+
+
+def _run_leased(
+    config: dict[str, Any], name: str, plan: Plan, store: RecordStore, lease: Lease
+) -> bool:
+    """One run, to its record; whatever goes wrong is the record's reason, and the others go on."""
+    if store.path(name).exists():  # published between the look at it and the lease
+        return False
+
+    def publish(record: "Record", rows: "pd.DataFrame | None", network: bytes | None) -> None:
+        if not (lease.is_mine() and store.publish(record, rows, network)):
+            raise LeaseLostError(name)
+
+    try:
+        if lease.holder.attempt > ATTEMPTS:
+            why = f"its worker was killed {ATTEMPTS} times: is there memory enough for the run?"
+            publish(_failure(config, why), None, None)
+            return True
+        from cfq_bench.experiment import Options, answer
+
+        options = Options(
+            results_dir=Path(plan.results_dir),
+            cache_dir=None if plan.cache_dir is None else Path(plan.cache_dir),
+            data_dir=None if plan.data_dir is None else Path(plan.data_dir),
+            wandb=cast(Mode, plan.wandb),
+            publish=publish,
+        )
+        try:
+            answer(settings_from_config(config), options)
+        except UserError as error:
+            publish(_failure(config, str(error)), None, None)
+    except LeaseLostError:
+        return False
+    return True
+
+
+def _failure(config: dict[str, Any], reason: str) -> "Record":
+    from cfq_bench.record.provenance import provenance
+    from cfq_bench.record.record import Record
+
+    return Record(
+        run_id=run_id(config),
+        status="failed",
+        reason=reason,
+        config=config,
+        metrics={},
+        counts={},
+        details={},
+        provenance=provenance("cpu", 1),
+        seconds=0.0,
+    )
+
+
+def main() -> int:
+    """A worker process: the plan's file is its argument; it ends when its standard input does."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        work(Plan.read(Path(sys.argv[1])))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)  # nothing is ever written: this returns when the parent is gone
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
