@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import torch
+from lightning.pytorch.callbacks import Callback
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.cache import Cache, default_cache_dir
@@ -28,7 +29,7 @@ from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.tracking.wandb import Mode, Tracker
-from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
+from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
 
 ABANDONED_S = 24 * 3600.0
 """Age from which a temporary file in the results folder is a killed run's."""
@@ -47,6 +48,8 @@ class Options:
         device: a torch device.
         threads: torch threads; one is fastest for networks this small.
         progress: where long work reports.
+        group: W&B group; default: shared by runs that differ in the seed alone.
+        callbacks: Lightning callbacks that watch the method's last fit.
     """
 
     results_dir: Path = Path("results")
@@ -57,6 +60,8 @@ class Options:
     device: str = "cpu"
     threads: int = 1
     progress: ProgressBar = field(default_factory=NoProgress)
+    group: str | None = None
+    callbacks: tuple[Callback, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,12 @@ def answer(settings: Settings, options: Options) -> Answer:
     device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
-        runtime = Runtime(device, tracker.logger, options.progress)
+        runtime = Runtime(device, tracker.logger, options.progress, options.callbacks)
         try:
             outcome = _measure(settings, options, runtime)
         except NotApplicableError as why:
             outcome = _Outcome("skipped", str(why))
-        except (UserError, KeyboardInterrupt):
+        except (UserError, KeyboardInterrupt, StoppedEarlyError):
             raise
         except Exception as error:  # a failed run is a record with its reason
             outcome = _Outcome("failed", f"{type(error).__name__}: {error}")
@@ -210,7 +215,7 @@ def _usable(name: str) -> torch.device:
 
 
 def _track(settings: Settings, config: dict[str, Any], identity: str, options: Options) -> Tracker:
-    """Open the W&B run; runs that differ in the seed alone share a group."""
+    """Open the W&B run; runs that differ in the seed alone share a group, unless one is given."""
     names = [settings.method.name, settings.data.name, settings.backbone.name]
     bits = f"{settings.budget.avg_bits:g}b"
     return Tracker.start(
@@ -218,7 +223,7 @@ def _track(settings: Settings, config: dict[str, Any], identity: str, options: O
         run_id=identity,
         name="-".join([*names[:2], bits, f"s{settings.seed}"]),
         config=config,
-        group="-".join([*names, bits]),
+        group=options.group or "-".join([*names, bits]),
         tags=[*names, bits],
         directory=options.results_dir,
     )
