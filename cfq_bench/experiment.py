@@ -28,6 +28,7 @@ from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
+from cfq_bench.tracking.agent import refuse_other_values, under_agent
 from cfq_bench.tracking.wandb import Mode, Tracker
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
 
@@ -104,8 +105,10 @@ def answer(settings: Settings, options: Options) -> Answer:
     identity = run_id(config)
     store = RecordStore(options.results_dir)
     path = store.path(identity)
+    refuse_other_values(config)
     if not options.force and (found := store.finished(config)) is not None:
-        return Answer(found, path, cached=True)
+        note = _tell_sweep(found, settings, options) if under_agent() else None
+        return Answer(found, path, cached=True, note=note)
     ensure_writable(store.runs_dir, "records")
     sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
 
@@ -134,8 +137,7 @@ def answer(settings: Settings, options: Options) -> Answer:
         )
         # The local record is the truth: first, W&B after it.
         store.write(record, outcome.rows, outcome.network)
-        tracker.log(_budget_row(record))
-        tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
+        _publish(record, tracker)
     return Answer(record, path, cached=False, note=tracker.note)
 
 
@@ -223,10 +225,22 @@ def _track(settings: Settings, config: dict[str, Any], identity: str, options: O
         run_id=identity,
         name="-".join([*names[:2], bits, f"s{settings.seed}"]),
         config=config,
-        group=options.group or "-".join([*names, bits]),
+        group="-".join([*names, bits]) if options.group is None else options.group,
         tags=[*names, bits],
         directory=options.results_dir,
     )
+
+
+def _tell_sweep(record: Record, settings: Settings, options: Options) -> str | None:
+    """Give a W&B sweep the metrics of a run that was there already."""
+    with _track(settings, record.config, record.run_id, options) as tracker:
+        _publish(record, tracker)
+    return tracker.note
+
+
+def _publish(record: Record, tracker: Tracker) -> None:
+    tracker.log(_budget_row(record))
+    tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
 
 
 def _budget_row(record: Record) -> dict[str, float]:

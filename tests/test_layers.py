@@ -29,6 +29,7 @@ LAYERS = [
     "tracking",
     "report",
     "experiment",
+    "sweeps",
     "advice",
     "cli",
 ]
@@ -70,6 +71,7 @@ def test_imports_point_one_way(path: Path) -> None:
         "import cfq_bench",
         "from cfq_bench.cli.main import main",
         "from cfq_bench.config.loader import load_settings; load_settings('cfq', 'compas')",
+        "from cfq_bench.sweeps.settings import load_sweep",
         "import cfq_bench.cli.listing as l; l.listing(None, None)",
     ],
 )

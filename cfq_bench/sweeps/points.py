@@ -93,7 +93,9 @@ class Space:
         for values in points:
             first = seen.setdefault(self.run_ids(values)[0], values)
             if first is not values:
-                raise UserError(f"the grid has the same run twice: {text(first)} and {text(values)}")
+                raise UserError(
+                    f"the grid has the same run twice: {text(first)} and {text(values)}"
+                )
         return points
 
     def study_name(self) -> str:
