@@ -97,7 +97,7 @@ class RunJob:
     def work(self, worker: int, tick: Callable[[], None]) -> None:
         """Do what nobody has done and nobody is doing, until nothing is left."""
         while left := [run for run in self.runs if not self.settled(run)]:
-            if not any([self._try(run, tick) for run in left]):
+            if not any(self._try(run, tick) for run in left):
                 time.sleep(POLL_S)  # others hold all that is left; one may be killed yet
         self.note_points()
 
