@@ -81,9 +81,11 @@ def sweep(
             click.echo("interrupted; the same command goes on from here", err=True)
             sys.exit(130)
     click.echo(result.report, nl=False)
-    if result.problems:
-        click.echo(f"{len(result.problems)} problems, the first: {result.problems[0]}", err=True)
-    sys.exit(1 if result.problems or result.chosen is None else 0)
+    if result.unfinished:
+        click.echo(f"{result.unfinished} left: the same command goes on from here", err=True)
+    for line in result.failures:
+        click.echo(line, err=True)
+    sys.exit(1 if result.unfinished or result.failures or result.chosen is None else 0)
 
 
 def _at_wandb(file: Path, agents: int | None, results_dir: Path) -> int:

@@ -34,7 +34,7 @@ def score(sweep: SweepSettings, records: Sequence[Record]) -> Score:
         for key in (*sweep.objectives, *sweep.constraints):
             if record.metrics.get(key) is None:
                 return Score(reason=f"seed {seed}: {key} is undefined")
-    constraints = {}
+    constraints: dict[str, float] = {}
     for key, bound in sweep.constraints.items():
         constraints |= _violations(key, bound, [_metric(record, key) for record in records])
     if sweep.budget_tolerance is not None:

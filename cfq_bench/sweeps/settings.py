@@ -104,7 +104,7 @@ class SweepSettings(Named):
     """sampler=tpe: what its random draws derive from."""
     pruning: PruningSettings | None = None
     """sampler=tpe with one objective: end hopeless trials early; null: never."""
-    objectives: Annotated[list[str], Field(min_length=1)] = ["recourse/boundary_error"]
+    objectives: list[str] = Field(default=["recourse/boundary_error"], min_length=1)
     """Metrics to improve, in the direction that is better for each; the first decides."""
     constraints: dict[str, Bound] = Field(default_factory=dict)
     """Metrics and what they must keep to."""

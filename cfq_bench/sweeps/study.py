@@ -147,9 +147,8 @@ def choose(sweep: SweepSettings, trials: list[FrozenTrial]) -> FrozenTrial | Non
 
 def front(sweep: SweepSettings, trials: list[FrozenTrial]) -> list[FrozenTrial]:
     """Trials that keep every constraint and that no other such trial beats in all objectives."""
-    allowed = [
-        (rank(sweep, trial.values), trial) for trial in trials if feasible(trial.constraints)
-    ]
+    trials = [trial for trial in trials if feasible(trial.constraints)]
+    allowed = [(rank(sweep, trial.values), trial) for trial in trials]
 
     def beaten(values: tuple[float, ...]) -> bool:
         return any(

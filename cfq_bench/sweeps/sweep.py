@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from optuna.trial import FrozenTrial
-
 from cfq_bench.files import ensure_writable, write_atomic
 from cfq_bench.record.record import Record
 from cfq_bench.sweeps import summary
 from cfq_bench.sweeps.execution import Place, RunJob
-from cfq_bench.sweeps.points import Run, Space, Values, text
+from cfq_bench.sweeps.points import Run, Space, Values
+from cfq_bench.sweeps.points import text as as_text
 from cfq_bench.sweeps.search import SearchJob, tried
 from cfq_bench.sweeps.study import JOURNAL, choose, complete, open_study, values_of
 from cfq_bench.sweeps.workers import run_workers
@@ -25,12 +24,23 @@ class Result:
     Attributes:
         chosen: the best point, if one keeps every constraint.
         report: Markdown, also in ``<results>/sweeps/<name>/report.md``.
-        problems: one line each; empty for a sweep that is complete.
+        unfinished: pieces of work that are not done: the same call does them.
+        failures: runs that were to work and did not, one line each.
     """
 
     chosen: Values | None
     report: str
-    problems: list[str]
+    unfinished: int
+    failures: list[str]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """How one part ended; `notes` tell of what did not work and was to be reckoned with."""
+
+    unfinished: int
+    failures: list[str]
+    notes: list[str]
 
 
 def run_sweep(space: Space, place: Place, workers: int, progress: Progress) -> Result:
@@ -42,50 +52,47 @@ def run_sweep(space: Space, place: Place, workers: int, progress: Progress) -> R
     """
     folder = place.folder(space)
     ensure_writable(folder, "the sweep")
-    ended_well = _grid if space.sweep.sampler == "grid" else _search
-    problems = ended_well(space, place, workers, progress)
+    run_points = _grid if space.sweep.sampler == "grid" else _search
+    parts = [run_points(space, place, workers, progress)]
     trials = complete(open_study(space, folder))
     best = choose(space.sweep, trials)
     chosen = None if best is None else values_of(space.sweep, best.params)
-    parts = [f"# {space.sweep.name}", summary.choice(space, trials, chosen)]
-    if chosen is not None and not problems:
+    text = [f"# {space.sweep.name}", summary.choice(space, trials, chosen)]
+    if chosen is not None and not parts[0].unfinished:
         test = space.test_runs(chosen)
-        problems = _run_all(space, place, test, (), workers, "test rows", progress)
+        parts.append(_run_all(space, place, test, (), workers, "test rows", progress))
         on_both = [_records(space, place, runs) for runs in (space.runs(chosen), test)]
-        parts.append(summary.split_table(*on_both))
-    parts += [summary.points_table(space, trials, best), *(f"- {line}" for line in problems)]
-    parts.append(f"Trials: `optuna-dashboard {folder / JOURNAL}`, study `{space.study_name()}`.")
-    report = "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+        text.append(summary.split_table(*on_both))
+    text.append(summary.points_table(space, trials, best))
+    failures = [line for part in parts for line in part.failures]
+    notes = [*failures, *(line for part in parts for line in part.notes)]
+    text.append("\n".join(f"- {line}" for line in notes))
+    text.append(f"Trials: `optuna-dashboard {folder / JOURNAL}`, study `{space.study_name()}`.")
+    report = "\n\n".join(part.rstrip("\n") for part in text if part) + "\n"
     write_atomic(folder / "report.md", report.encode())
-    return Result(chosen, report, problems)
+    return Result(chosen, report, sum(part.unfinished for part in parts), failures)
 
 
-def _grid(space: Space, place: Place, workers: int, progress: Progress) -> list[str]:
+def _grid(space: Space, place: Place, workers: int, progress: Progress) -> _Part:
     points = space.grid()
     runs = [run for values in points for run in space.runs(values)]
     return _run_all(space, place, runs, tuple(points), workers, "grid", progress)
 
 
-def _search(space: Space, place: Place, workers: int, progress: Progress) -> list[str]:
+def _search(space: Space, place: Place, workers: int, progress: Progress) -> _Part:
     study, most = open_study(space, place.folder(space)), space.sweep.trials or 0
 
     def tick() -> None:
         progress("search", tried(study), most)
 
-    run_workers(SearchJob(space, place), workers, tick)
-    done = tried(study)
-    if done == 0:
-        return ["no trial was completed: repeat the command"]
-    failed = [trial for trial in study.get_trials(deepcopy=False) if "reason" in trial.user_attrs]
-    return [
-        *_unfinished(done, most, study.get_trials(deepcopy=False)),
-        *(f"trial {trial.number}: {trial.user_attrs['reason']}" for trial in failed),
-    ]
-
-
-def _unfinished(done: int, most: int, trials: list[FrozenTrial]) -> list[str]:
-    alive = [trial for trial in trials if not trial.state.is_finished()]
-    return [f"{done} of {most} trials are done: repeat the command to go on"] if alive else []
+    all_ended = run_workers(SearchJob(space, place), workers, tick)
+    trials = study.get_trials(deepcopy=False)
+    left_open = any(not trial.state.is_finished() for trial in trials)
+    # A space of fewer points than trials ends before its trials do.
+    left = most - tried(study) if left_open or not all_ended else 0
+    # That a search meets points that do not work is no failure of the search.
+    reasons = [(t.number, t.user_attrs["reason"]) for t in trials if "reason" in t.user_attrs]
+    return _Part(max(0, left), [], [f"trial {number}: {reason}" for number, reason in reasons])
 
 
 def _run_all(
@@ -96,23 +103,23 @@ def _run_all(
     workers: int,
     what: str,
     progress: Progress,
-) -> list[str]:
+) -> _Part:
     """Run what has no record; tell what failed and what is left."""
     job = RunJob(space, place, tuple(runs), points)
 
     def tick() -> None:
         progress(what, sum(map(job.settled, runs)), len(runs))
 
-    run_workers(job, min(workers, max(1, len(runs))), tick)
-    problems = []
+    run_workers(job, min(workers, len(runs)), tick)
+    unfinished, failures, notes = 0, [], []
     for run in runs:
         record = place.store.read(space.run_id(run))
-        where = f"{text(run.values)} seed={run.seed}"
-        if record is None:
-            problems.append(f"{where}: not run: repeat the command to go on")
+        if record is None or not job.settled(run):
+            unfinished += 1
         elif record.status != "ok":
-            problems.append(f"{where}: {record.status}: {record.reason}")
-    return problems
+            told = failures if record.status == "failed" else notes
+            told.append(f"{as_text(run.values)} seed={run.seed}: {record.status}: {record.reason}")
+    return _Part(unfinished, failures, notes)
 
 
 def _records(space: Space, place: Place, runs: list[Run]) -> list[Record]:

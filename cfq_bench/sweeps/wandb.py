@@ -76,7 +76,8 @@ def run_agents(sweep: str, count: int, directory: Path) -> bool:
     command = [sys.executable, "-m", "wandb", "agent", sweep]
     agents = [subprocess.Popen(command, env=environment) for _ in range(count)]
     try:
-        return all([agent.wait() == 0 for agent in agents])
+        codes = [agent.wait() for agent in agents]
+        return not any(codes)
     finally:
         for agent in agents:
             if agent.poll() is None:
