@@ -111,7 +111,9 @@ def _run_all(
         progress(what, sum(map(job.settled, runs)), len(runs))
 
     run_workers(job, min(workers, len(runs)), tick)
-    unfinished, failures, notes = 0, [], []
+    unfinished = 0
+    failures: list[str] = []
+    notes: list[str] = []
     for run in runs:
         record = place.store.read(space.run_id(run))
         if record is None or not job.settled(run):
