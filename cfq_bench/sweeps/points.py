@@ -45,7 +45,7 @@ class Space:
 
     sweep: SweepSettings
     conf_dir: Path | None = None
-    _ids: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _configs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def settings(self, run: Run) -> Settings:
         """The settings of one run.
@@ -61,10 +61,12 @@ class Space:
 
     def run_id(self, run: Run) -> str:
         """The name of its record."""
-        key = canonical_json([run.values, run.seed, run.split])
-        if key not in self._ids:
-            self._ids[key] = run_id(self.settings(run).model_dump(mode="json"))
-        return self._ids[key]
+        key = canonical_json(run.values)
+        if key not in self._configs:  # resolving settings takes 30 ms, and seeds share them
+            self._configs[key] = self.settings(run).model_dump(mode="json")
+        shared = self._configs[key]
+        evaluation = {**shared["evaluation"], "split": run.split}
+        return run_id({**shared, "seed": run.seed, "evaluation": evaluation})
 
     def runs(self, values: Values) -> list[Run]:
         """A point's runs on validation rows, one a seed."""

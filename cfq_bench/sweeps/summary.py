@@ -24,7 +24,7 @@ BESIDE = (
 def points_table(space: Space, trials: Sequence[FrozenTrial], chosen: FrozenTrial | None) -> str:
     """One line per point with a value: objectives, and the constraints that it breaks."""
     sweep = space.sweep
-    heads = [*sweep.space, *(metric_info(key).label for key in sweep.objectives)]
+    heads = [*sweep.space, *map(_label, sweep.objectives)]
     best = {trial.number for trial in front(sweep, list(trials))}
     rows = []
     for trial in trials:
@@ -42,9 +42,7 @@ def points_table(space: Space, trials: Sequence[FrozenTrial], chosen: FrozenTria
 
 def split_table(validation: Sequence[Record], test: Sequence[Record]) -> str:
     """The chosen point on validation and on test rows: mean and standard deviation over seeds."""
-    rows = [
-        [metric_info(key).label, _spread(key, validation), _spread(key, test)] for key in BESIDE
-    ]
+    rows = [[_label(key), _spread(key, validation), _spread(key, test)] for key in BESIDE]
     seeds = [
         f"{name}, {len(records)} seeds"
         for name, records in (("validation", validation), ("test", test))
@@ -60,6 +58,10 @@ def choice(space: Space, trials: Sequence[FrozenTrial], values: Values | None) -
         return f"Nothing chosen: {among}."
     label = metric_info(space.sweep.objectives[0]).label
     return f"Chosen by {label} on validation rows: `{text(values)}` ({among})."
+
+
+def _label(key: str) -> str:
+    return metric_info(key).label.replace("|", "\\|")
 
 
 def _spread(key: str, records: Iterable[Record]) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from optuna.trial import TrialState
+
 from cfq_bench.files import ensure_writable, write_atomic
 from cfq_bench.record.record import Record
 from cfq_bench.sweeps import summary
@@ -92,7 +94,10 @@ def _search(space: Space, place: Place, workers: int, progress: Progress) -> _Pa
     left = most - tried(study) if left_open or not all_ended else 0
     # That a search meets points that do not work is no failure of the search.
     reasons = [(t.number, t.user_attrs["reason"]) for t in trials if "reason" in t.user_attrs]
-    return _Part(max(0, left), [], [f"trial {number}: {reason}" for number, reason in reasons])
+    notes = [f"trial {number}: {reason}" for number, reason in reasons]
+    if pruned := sum(trial.state == TrialState.PRUNED for trial in trials):
+        notes.insert(0, f"{pruned} trials were pruned")
+    return _Part(max(0, left), [], notes)
 
 
 def _run_all(
