@@ -68,12 +68,12 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return ask
 
 
-def write_sweep(folder: Path, command: list[str], **more: Any) -> Path:
+def write_sweep(folder: Path, run: list[str], **more: Any) -> Path:
     path = folder / "sweep.yaml"
     every = {
         "program": "cfq-bench",
         "method": "grid",
-        "command": ["cfq-bench", *command, "${args_no_hyphens}"],
+        "command": ["cfq-bench", *run, "${args_no_hyphens}"],
         "parameters": {
             "training.lr": {"values": [1e-3, 3e-4]},
             "evaluation.split": {"value": "validation"},
@@ -137,6 +137,7 @@ class TestCreate:
         done = CliRunner().invoke(main, ["sweep", "--wandb", str(path)])
         assert done.exit_code == 0, done.output
         assert done.stdout == "wandb agent nobody/mine/sweep0\n"
+        assert done.stderr == ""
         assert server.sweeps["sweep0"]["config"]["command"][-1] == "${args_no_hyphens}"
 
     @pytest.mark.parametrize(

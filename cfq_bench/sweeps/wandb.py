@@ -86,9 +86,9 @@ def run_agents(sweep: str, count: int, directory: Path) -> bool:
 
 def _checked(path: Path) -> dict[str, Any]:
     config = read_yaml(path)
-    for key in ("method", "parameters", "command"):
-        if key not in config:
-            raise UserError(f"{path} is no W&B sweep, it has no {key!r}: see sweeps/wandb/")
+    for key, kind in (("method", str), ("parameters", dict), ("command", list)):
+        if not isinstance(config.get(key), kind):
+            raise UserError(f"{path} is no W&B sweep, it has no good {key!r}: see sweeps/wandb/")
     command = [str(part) for part in config["command"]]
     if "${args_no_hyphens}" not in command:
         raise UserError(
@@ -102,6 +102,7 @@ def _create(config: dict[str, Any]) -> str:
     import wandb
     from wandb.apis.public import Api
 
+    wandb.setup(wandb.Settings(silent=True))
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what we return
         identity = wandb.sweep(config, project=config.get("project", PROJECT))
     api = Api()
