@@ -176,6 +176,8 @@ class TrainingSettings(Frozen):
 class EvaluationSettings(Frozen):
     """How recourse is measured, the same for every method."""
 
+    split: Literal["test", "validation"]
+    """The rows that are evaluated: validation rows for choices, test rows for results."""
     kappa: NonNegative
     """Margin, in logits, that an evaluation action must reach on f and on f_q."""
     extra_kappas: list[NonNegative]

@@ -55,6 +55,15 @@ class TabularData:
     fingerprint: str
     """sha256 over the encoded splits: caches are keyed by it."""
 
+    def on_validation(self) -> "TabularData":
+        """The same data with the validation rows in place of the test rows."""
+        return replace(
+            self,
+            test=self.validation,
+            test_groups=pd.DataFrame(index=range(len(self.validation))),
+            fingerprint=f"{self.fingerprint}-validation",
+        )
+
     def to(self, device: torch.device) -> "TabularData":
         """The same data with its tensors on a device."""
         return TabularData(
