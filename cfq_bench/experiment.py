@@ -159,8 +159,6 @@ def make_context(settings: Settings, options: Options, runtime: Runtime) -> Cont
     cache = Cache(options.cache_dir or default_cache_dir())
     data_dir = named_data_dir(options.data_dir)
     data = load_data(settings.data, settings.seed, data_dir).to(runtime.device)
-    if settings.evaluation.split == "validation":
-        data = data.on_validation()
     teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
     return Context(settings, data, teacher, space, cache, runtime)

@@ -418,6 +418,18 @@ class TestSearch:
         study = open_study(space, place.folder(space))
         assert len(complete(study)) == 2
         assert tried(study) == 3
+        (given_up,) = [t for t in trials_of(space, place) if "reason" in t.user_attrs]
+        assert given_up.user_attrs["reason"] == "3 processes were killed at it"
+
+    def test_calls_that_are_killed_as_a_whole_give_up_no_point(self, place: Place) -> None:
+        space = light.search_space(trials=3)
+        for _ in range(4):
+            run_workers(SearchJob(space, place, light.deadly_point), 2, nothing)
+        SearchJob(space, place, light.light_point).work(0, nothing)
+        study = open_study(space, place.folder(space))
+        assert not [t for t in trials_of(space, place) if "reason" in t.user_attrs]
+        points = [trial.params["method.eta"] for trial in complete(study)]
+        assert len(points) == len(set(points)) == 3
 
     @pytest.mark.slow
     def test_sixteen_processes_share_one_journal(self, place: Place) -> None:

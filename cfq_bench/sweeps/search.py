@@ -2,14 +2,15 @@
 
 A process asks for a point while it holds the sweep's lock, so that no two try the same point and
 the number of trials is kept. Its claim tells the others that it lives: a trial whose process is
-dead is marked failed and its point is put in line again, at most `RETRIES` times.
+dead is marked failed and its point is put in line again. A point that kills `RETRIES` + 1 processes
+of one call is given up; a call that was killed as a whole says nothing about a point.
 """
 
 import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import optuna
@@ -51,11 +52,13 @@ class SearchJob:
         space: the sweep.
         place: folders.
         evaluate: gives a point's score.
+        call: names the processes that work side by side on this.
     """
 
     space: Space
     place: Place
     evaluate: Callable[[Space, Place, Values, Trial], Score] = evaluate
+    call: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def work(self, worker: int, tick: Callable[[], None]) -> None:
         """Try points until the sweep has its number of trials, or nothing new is left."""
@@ -65,7 +68,7 @@ class SearchJob:
         with claim(_worker_file(folder, name)):
             while True:
                 with alone(folder):
-                    _free_dead(self.space, study, folder)
+                    _free_dead(self, study, folder)
                     trial, others = self._next(study, name)
                 if trial is not None:
                     self._finish(study, trial)
@@ -97,6 +100,7 @@ class SearchJob:
                 return None, running
             trial = study.ask({key: distribution(axis) for key, axis in sweep.space.items()})
             trial.set_user_attr("worker", name)
+            trial.set_user_attr("call", self.call)
             values = values_of(sweep, trial.params)
             try:
                 runs = self.space.run_ids(values)
@@ -142,22 +146,26 @@ def _counts(trial: FrozenTrial) -> bool:
     """Failed trials count where the run failed, or killed its process each time."""
     if trial.state != TrialState.FAIL:
         return True
-    return "reason" in trial.user_attrs or trial.user_attrs.get("retries", 0) >= RETRIES
+    return "reason" in trial.user_attrs
 
 
 def _worker_file(folder: Path, name: str) -> Path:
     return folder / "workers" / f"{name}.lock"
 
 
-def _free_dead(space: Space, study: optuna.Study, folder: Path) -> None:
+def _free_dead(job: SearchJob, study: optuna.Study, folder: Path) -> None:
     """Fail the trials of dead processes and put their points in line again."""
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         name = trial.user_attrs.get("worker")
         if name is not None and is_held(_worker_file(folder, name)):
             continue
+        ours = trial.user_attrs.get("call") == job.call
+        deaths = trial.user_attrs.get("deaths", 0) + 1 if ours else 0
+        if deaths > RETRIES:
+            reason = f"{deaths} processes were killed at it"
+            Trial(study, trial._trial_id).set_user_attr("reason", reason)
         # Failed before it is put in line: a kill between the two must not double the point.
         study.tell(trial.number, state=TrialState.FAIL)
-        retries = trial.user_attrs.get("retries", 0)
-        if retries < RETRIES and trial.params.keys() == space.sweep.space.keys():
-            attributes = {"retries": retries + 1, "replaces": trial.number}
+        if deaths <= RETRIES and trial.params.keys() == job.space.sweep.space.keys():
+            attributes = {"deaths": deaths, "replaces": trial.number}
             study.enqueue_trial(trial.params, user_attrs=attributes)
