@@ -20,7 +20,7 @@ from cfq_bench.sweeps.execution import Place, RunJob, execute
 from cfq_bench.sweeps.points import Run, Space
 from cfq_bench.sweeps.scores import feasible, score
 from cfq_bench.sweeps.search import SearchJob, tried
-from cfq_bench.sweeps.settings import SweepSettings, load_sweep
+from cfq_bench.sweeps.settings import WATCHED, SweepSettings, load_sweep
 from cfq_bench.sweeps.study import JOURNAL, choose, complete, front, open_study, values_of
 from cfq_bench.sweeps.sweep import run_sweep
 from cfq_bench.sweeps.wandb import _checked
@@ -495,6 +495,34 @@ class TestPruning:
             assert key.startswith("time/") or watched.metrics[key] == value
         assert list(trial.reports) == [4, 5, 6, 7]
         assert trial.reports[7] == watched.metrics["recourse/boundary_error"]
+
+    @pytest.mark.parametrize("metric", WATCHED)
+    def test_what_is_watched_is_the_metric_on_validation_rows(
+        self, metric: str, make_context: Any
+    ) -> None:
+        from cfq_bench.evaluation.evaluate import evaluate
+        from cfq_bench.evaluation.teacher_recourse import teacher_recourse
+        from cfq_bench.methods.base import fit_method, make_method
+        from cfq_bench.sweeps.pruning import Watch
+
+        context = make_context("lsq", "budget.avg_bits=4.0", "training.lr=1.0e-2")
+        method = make_method(context)
+        fit_method(method)
+        watch = Watch(self.Trial(None), metric, 1, 0)  # type: ignore[arg-type]
+        data, settings = context.data.on_validation(), context.settings
+        shared = (context.teacher, context.actions, context.solver)
+        directions = teacher_recourse(settings, data, *shared, context.cache, context.runtime)
+        expected = evaluate(
+            method.deployed(),
+            context.teacher,
+            data,
+            context.actions,
+            context.solver,
+            directions,
+            settings.evaluation,
+            context.runtime,
+        )
+        assert watch._value(method) == pytest.approx(expected.metrics[metric])
 
     def test_a_pruned_run_leaves_no_record(self, place: Place) -> None:
         import optuna

@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from cfq_bench.data.shift import shifted
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.teacher_recourse import Direction, teacher_recourse
 from cfq_bench.methods.base import Context, Method
@@ -49,7 +50,7 @@ def execute_watched(
 
 
 class Watch(Callback):
-    """Takes a metric on the evaluated rows at even distances in a method's last fit.
+    """Takes a metric on the validation rows at even distances in a method's last fit.
 
     The teacher's actions that it needs are those of the evaluation: solved once, then cached.
 
@@ -89,13 +90,14 @@ class Watch(Callback):
         return float(value)
 
     def _metric(self, method: Method, context: Context) -> Tensor:
-        rows = context.data.test
+        # Never the test rows; shifted as those that the end of the run is evaluated on.
+        data, _ = shifted(context.data.on_validation(), context.settings)
         if self.metric == "task/acc":
-            return F.share(method(rows.x).argmax(1) == rows.y)
+            return F.share(method(data.test.x).argmax(1) == data.test.y)
         if not self.directions:
             self.directions = teacher_recourse(
                 context.settings,
-                context.data,
+                data,
                 context.teacher,
                 context.actions,
                 context.solver,
