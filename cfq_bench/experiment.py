@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import torch
+from lightning.pytorch.callbacks import Callback
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.cache import Cache, default_cache_dir
@@ -29,8 +30,9 @@ from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
+from cfq_bench.tracking.agent import refuse_other_values, under_agent
 from cfq_bench.tracking.wandb import Mode, Tracker
-from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
+from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
 
 ABANDONED_S = 24 * 3600.0
 """Age from which a temporary file in the results folder is a killed run's."""
@@ -50,6 +52,8 @@ class Options:
         threads: torch threads; one is fastest for networks this small.
         progress: where long work reports.
         publish: stores what a run leaves; default: in place of an earlier record of the same run.
+        group: W&B group; default: shared by runs that differ in the seed alone.
+        callbacks: Lightning callbacks that watch the method's last fit.
     """
 
     results_dir: Path = Path("results")
@@ -61,6 +65,8 @@ class Options:
     threads: int = 1
     progress: ProgressBar = field(default_factory=NoProgress)
     publish: Callable[[Record, pd.DataFrame | None, bytes | None], object] | None = None
+    group: str | None = None
+    callbacks: tuple[Callback, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,20 +109,22 @@ def answer(settings: Settings, options: Options) -> Answer:
     identity = run_id(config)
     store = RecordStore(options.results_dir)
     path = store.path(identity)
+    refuse_other_values(config)
     if not options.force and (found := store.finished(config)) is not None:
-        return Answer(found, path, cached=True)
+        note = _tell_sweep(found, settings, options) if under_agent() else None
+        return Answer(found, path, cached=True, note=note)
     ensure_writable(store.runs_dir, "records")
     sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
 
     device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
-        runtime = Runtime(device, tracker.logger, options.progress)
+        runtime = Runtime(device, tracker.logger, options.progress, options.callbacks)
         try:
             outcome = _measure(settings, options, runtime)
         except NotApplicableError as why:
             outcome = _Outcome("skipped", str(why))
-        except (UserError, KeyboardInterrupt):
+        except (UserError, KeyboardInterrupt, StoppedEarlyError):
             raise
         except Exception as error:  # a failed run is a record with its reason
             outcome = _Outcome("failed", f"{type(error).__name__}: {error}")
@@ -133,8 +141,7 @@ def answer(settings: Settings, options: Options) -> Answer:
         )
         # The local record is the truth: first, W&B after it.
         (options.publish or store.write)(record, outcome.rows, outcome.network)
-        tracker.log(_budget_row(record))
-        tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
+        _publish(record, tracker)
     return Answer(record, path, cached=False, note=tracker.note)
 
 
@@ -223,7 +230,7 @@ def _usable(name: str) -> torch.device:
 
 
 def _track(settings: Settings, config: dict[str, Any], identity: str, options: Options) -> Tracker:
-    """Open the W&B run; runs that differ in the seed alone share a group."""
+    """Open the W&B run; runs that differ in the seed alone share a group, unless one is given."""
     names = [settings.method.name, settings.data.name, settings.backbone.name]
     bits = f"{settings.budget.avg_bits:g}b"
     return Tracker.start(
@@ -231,10 +238,22 @@ def _track(settings: Settings, config: dict[str, Any], identity: str, options: O
         run_id=identity,
         name="-".join([*names[:2], bits, f"s{settings.seed}"]),
         config=config,
-        group="-".join([*names, bits]),
+        group="-".join([*names, bits]) if options.group is None else options.group,
         tags=[*names, bits],
         directory=options.results_dir,
     )
+
+
+def _tell_sweep(record: Record, settings: Settings, options: Options) -> str | None:
+    """Give a W&B sweep the metrics of a run that was there already."""
+    with _track(settings, record.config, record.run_id, options) as tracker:
+        _publish(record, tracker)
+    return tracker.note
+
+
+def _publish(record: Record, tracker: Tracker) -> None:
+    tracker.log(_budget_row(record))
+    tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
 
 
 def _budget_row(record: Record) -> dict[str, float]:

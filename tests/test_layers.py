@@ -30,6 +30,7 @@ LAYERS = [
     "report",
     "experiment",
     "suites",
+    "sweeps",
     "advice",
     "cli",
 ]
@@ -71,6 +72,7 @@ def test_imports_point_one_way(path: Path) -> None:
         "import cfq_bench",
         "from cfq_bench.cli.main import main",
         "from cfq_bench.config.loader import load_settings; load_settings('cfq', 'compas')",
+        "from cfq_bench.sweeps.settings import load_sweep",
         "import cfq_bench.cli.listing as l; l.listing(None, None)",
         "import pathlib, cfq_bench.cli.suite as s; s.suite_list(pathlib.Path('none'), None, 1)",
     ],

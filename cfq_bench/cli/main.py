@@ -7,6 +7,7 @@ import click
 
 from cfq_bench import __version__
 from cfq_bench.cli.data import FOLDER, data
+from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
 
 
@@ -95,6 +96,7 @@ def run(
     The same configuration a second time is answered from its record.
     """  # noqa: D301 (click reads the backspace character)
     from cfq_bench.config.loader import load_settings
+    from cfq_bench.tracking.agent import sweep_overrides
 
     settings = load_settings(
         method,
@@ -104,7 +106,7 @@ def run(
         solver=solver,
         actions=actions,
         regime=regime,
-        overrides=overrides,
+        overrides=[*overrides, *sweep_overrides()],
         conf_dir=conf_dir,
     )
     from cfq_bench.cli.run import run_and_print
@@ -124,6 +126,7 @@ def run(
 
 
 main.add_command(data)
+main.add_command(sweep)
 
 
 @main.command()

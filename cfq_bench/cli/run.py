@@ -17,6 +17,7 @@ from rich.progress import (
 from cfq_bench.config.settings import Settings
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.page import result_table
+from cfq_bench.tracking.agent import under_agent
 from cfq_bench.tracking.mode import Mode
 
 
@@ -39,7 +40,8 @@ def run_and_print(
     """
     store = RecordStore(results_dir)
     record = None if force else store.finished(settings.model_dump(mode="json"))
-    if record is not None:  # answered before torch is imported
+    # Answered before torch is imported; a W&B sweep still waits for the run that it asked for.
+    if record is not None and not under_agent():
         click.echo(result_table(record, store.path(record.run_id)), nl=False)
         if not quiet:
             click.echo("answered from the record; --force runs it again", err=True)

@@ -164,7 +164,8 @@ def fit_method(method: Method) -> float:
     settings = context.settings
     start = time.perf_counter()
     method.prepare()
-    for phase in method.phases():
+    phases = method.phases()
+    for phase in phases:
         method.begin(phase)
         # All methods see the same batches: the order depends on the seed and the phase alone.
         order = derive_seed(settings.seed, "method", "order", phase.name)
@@ -179,6 +180,7 @@ def fit_method(method: Method) -> float:
             max_epochs=1,
             total_steps=phase.steps,
             log_every=settings.training.log_every,
+            callbacks=context.runtime.callbacks if phase is phases[-1] else (),
         )
     freeze(method)
     apart = context.seconds.get("teacher_actions_s", 0.0)

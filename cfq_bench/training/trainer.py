@@ -44,6 +44,10 @@ class NoProgress:
         """Nothing."""
 
 
+class StoppedEarlyError(Exception):
+    """A callback wants no more of this run: it has no result, and is no failure."""
+
+
 @dataclass(frozen=True)
 class Runtime:
     """How and where a run computes. Nothing here changes a result, so nothing here is settings."""
@@ -52,6 +56,8 @@ class Runtime:
     logger: Any = False
     """A Lightning logger, or False."""
     progress: ProgressBar = field(default_factory=NoProgress)
+    callbacks: tuple[Callback, ...] = ()
+    """Lightning callbacks of the method's last fit; they may look, and stop it, never change it."""
 
 
 class _Watch(Callback):

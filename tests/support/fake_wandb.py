@@ -1,7 +1,8 @@
-"""A W&B server on loopback, in memory: just enough for `wandb.init` to `run.finish`."""
+"""A W&B server on loopback, in memory: enough for runs, ``wandb sweep`` and ``wandb agent``."""
 
 import contextlib
 import gzip
+import itertools
 import json
 import re
 import socket
@@ -10,6 +11,8 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import yaml
 
 ENTITY = {"id": "E1", "name": "nobody"}
 SERVER_INFO = {
@@ -44,6 +47,7 @@ class FakeWandb:
 
     def __init__(self) -> None:
         self.runs: dict[str, dict[str, Any]] = {}
+        self.sweeps: dict[str, dict[str, Any]] = {}  # config, the points left, agents
         self._lock = threading.Lock()
         self._frozen = threading.Event()
         self._connections: list[socket.socket] = []
@@ -82,7 +86,53 @@ class FakeWandb:
             files = [{"name": name, "uploadUrl": f"{self.url}/storage/{name}"} for name in names]
             answer = {"runID": variables["run"], "uploadHeaders": [], "files": files}
             return {"createRunFiles": answer}
+        if field == "upsertSweep":
+            return {"upsertSweep": self._upsert_sweep(variables)}
+        if field == "createAgent":
+            agent = {"id": variables["sweep"], "name": variables["sweep"]}
+            return {"createAgent": {"agent": agent}}
+        if field == "agentHeartbeat":
+            commands = json.dumps(self._commands(variables))
+            return {"agentHeartbeat": {"agent": {"id": variables["id"]}, "commands": commands}}
+        if field == "project" and "sweep" in variables:
+            return {"project": {"sweep": self._sweep(variables["sweep"])}}
         return {field: None}
+
+    def _upsert_sweep(self, variables: dict[str, Any]) -> dict[str, Any]:
+        config = yaml.safe_load(variables["config"])
+        parameters = config["parameters"]
+        lists = [item.get("values", [item.get("value")]) for item in parameters.values()]
+        points = [dict(zip(parameters, point, strict=True)) for point in itertools.product(*lists)]
+        with self._lock:
+            name = f"sweep{len(self.sweeps)}"
+            self.sweeps[name] = {"config": config, "left": points, "sent": 0}
+        project = {"id": "P1", "name": variables.get("projectName"), "entity": ENTITY}
+        sweep = {"id": name, "name": name, "project": project}
+        return {"sweep": sweep, "configValidationWarnings": []}
+
+    def _commands(self, variables: dict[str, Any]) -> list[dict[str, Any]]:
+        """The next point of a grid for an agent that is idle; the agent's id is its sweep's."""
+        if json.loads(variables.get("runState") or "{}"):
+            return []
+        with self._lock:
+            sweep = self.sweeps[variables["id"]]
+            if not sweep["left"]:
+                return [{"type": "exit"}]
+            values, sweep["sent"] = sweep["left"].pop(0), sweep["sent"] + 1
+            args = {key: {"value": value} for key, value in values.items()}
+            run_id, program = f"{variables['id']}run{sweep['sent']}", sweep["config"].get("program")
+        return [{"type": "run", "run_id": run_id, "program": program, "args": args}]
+
+    def _sweep(self, name: str) -> dict[str, Any]:
+        config = yaml.safe_dump(self.sweeps[name]["config"])
+        return {
+            "id": name,
+            "name": name,
+            "method": "grid",
+            "state": "RUNNING",
+            "config": config,
+            "runs": {"edges": []},
+        }
 
     def file_stream(self, run_id: str, body: dict[str, Any]) -> None:
         with self._lock:

@@ -1,0 +1,1 @@
+"""Sweeps: many settings, compared on validation rows, and the chosen one measured on test rows."""
