@@ -1,0 +1,136 @@
+"""Titles of tables and labels of rows, as short as they may be and still tell all apart."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from cfq_bench.config.loader import known_names, load_settings
+from cfq_bench.dashboard.summary import OF_A_ROW, Run, setting
+
+_ORDER = "fp32 ft32 ptq mixed_ptq cf_ptq lsq pact mixed_hawq mixed_haq kd_qat cfq".split()
+"""Baselines come before what is compared with them; other methods follow by name."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Words for the keys of `Run`.
+
+    Attributes:
+        tables: title by `Run.table`, in the order of the page.
+        curves: title by `Run.curve`, in the order of the page.
+        rows: label by `Run.row`, in the order of the tables.
+    """
+
+    tables: dict[str, str]
+    curves: dict[str, str]
+    rows: dict[str, str]
+
+
+def label(runs: Iterable[Run]) -> Labels:
+    """Name the tables, curves and rows of runs."""
+    every = list(runs)
+    return Labels(
+        tables=_titles({run.table: run for run in every}, [run.table for run in every], True),
+        curves=_titles({run.curve: run for run in every}, [run.curve for run in every], False),
+        rows=_row_labels(every),
+    )
+
+
+def _titles(examples: dict[str, Run], keys: list[str], budget: bool) -> dict[str, str]:
+    """Words, and in full those settings that the words do not tell apart."""
+    count = Counter(keys)
+    alike: dict[str, list[str]] = {}
+    for key, run in examples.items():
+        alike.setdefault(_words(run.config, budget), []).append(key)
+    titles: dict[str, str] = {}
+    for words, group in alike.items():
+        usual = max(group, key=lambda key: (count[key], key))
+        for key in group:
+            changes = _changes(json.loads(key), json.loads(usual))
+            titles[key] = ", ".join([words, *changes])
+    return dict(sorted(titles.items(), key=lambda item: item[1]))
+
+
+def _words(config: dict[str, Any], budget: bool) -> str:
+    """What the rows of a table share, in words."""
+    activations = setting(config, "quantization", "activation_bits")
+    weights = _bits(setting(config, "budget", "avg_bits")) if budget else ""
+    tied = activations == "tied"
+    precision = [f"W{weights}" if budget else "", "tied" if tied else f"A{activations}"]
+    words = [
+        str(setting(config, "data", "name")),
+        str(setting(config, "backbone", "name")),
+        (" " if tied else "").join(precision).strip(),
+        f"actions {str(setting(config, 'actions', 'name')).split('/')[-1]}",
+        f"solver {setting(config, 'solver', 'name')}",
+    ]
+    exceptions = [
+        (("teacher", "name"), ("standard", "-"), "teacher {}"),
+        (("budget", "allocator"), ("auto", "-"), "allocator {}"),
+        (("budget", "bits"), (None, "-"), "at {}"),
+        (("quantization", "input_blocks"), (False, "-"), "input blocks"),
+        (("quantization", "layers"), ("all", "-"), "layers {}"),
+        (("actions", "grid"), (True, "-"), "off the integer grid"),
+        (("evaluation", "split"), ("test", "-"), "{} rows"),
+        (("evaluation", "shift"), ("none", "-"), "shift {}"),
+    ]
+    for path, usual, form in exceptions:
+        value = setting(config, *path)
+        if value not in usual:
+            words.append(form.format(value))
+    return ", ".join(words)
+
+
+def _bits(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _changes(mine: dict[str, Any], usual: dict[str, Any]) -> list[str]:
+    """Settings that differ, as ``key=value``; a setting that one of both lacks is a difference."""
+    ours, theirs = _flat(mine), _flat(usual)
+    keys = [key for key in (ours | theirs) if ours.get(key, "-") != theirs.get(key, "-")]
+    return [f"{key}={ours.get(key, '-')}" for key in keys]
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def _row_labels(runs: list[Run]) -> dict[str, str]:
+    """The method, with the settings in which a row differs from the method's usual row."""
+    count = Counter(run.row for run in runs)
+    variants: dict[str, list[str]] = {}
+    for run in {run.row: run for run in runs}.values():
+        variants.setdefault(run.method, []).append(run.row)
+    labels: dict[str, str] = {}
+    for method in sorted(variants, key=_rank):
+        group = variants[method]
+        usual = max(group, key=lambda row: (count[row], _plainness(method, row), row))
+        for row in sorted(group, key=lambda row: (row != usual, row)):
+            changes = [c.split(".", 1)[1] for c in _changes(json.loads(row), json.loads(usual))]
+            labels[row] = method + (f" ({', '.join(changes)})" if changes else "")
+    return labels
+
+
+def _rank(method: str) -> tuple[int, str]:
+    return (_ORDER.index(method) if method in _ORDER else len(_ORDER), method)
+
+
+def _plainness(method: str, row: str) -> int:
+    """How many settings of the row are the packaged ones: ties are broken by it."""
+    packaged, own = _packaged(method), _flat(json.loads(row))
+    return sum(own.get(key, "-") == value for key, value in packaged.items())
+
+
+@cache
+def _packaged(method: str) -> dict[str, Any]:
+    if method not in known_names("method"):
+        return {}
+    settings = load_settings(method).model_dump(mode="json")
+    return _flat({part: settings.get(part) for part in OF_A_ROW})
