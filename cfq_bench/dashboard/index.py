@@ -68,9 +68,10 @@ class RecordIndex:
                 problems=tuple(self._problems[run_id] for run_id in sorted(self._problems)),
             )
 
-    def has(self, run_id: str) -> bool:
-        """Whether a record was found under this name (and not merely a file of that name)."""
-        return run_id in self._runs
+    def get(self, run_id: str) -> Run | None:
+        """The run of this name, if the folder holds its record."""
+        self.refresh()
+        return self._runs.get(run_id)
 
     def _scan(self) -> dict[str, Stamp]:
         folder = self.store.runs_dir

@@ -59,11 +59,12 @@ def _words(config: dict[str, Any], budget: bool) -> str:
     activations = setting(config, "quantization", "activation_bits")
     weights = _bits(setting(config, "budget", "avg_bits")) if budget else ""
     tied = activations == "tied"
-    precision = [f"W{weights}" if budget else "", "tied" if tied else f"A{activations}"]
+    precision = f"W{weights}" if budget else ""
+    precision += " tied activations" if tied else f"A{activations}"
     words = [
         str(setting(config, "data", "name")),
         str(setting(config, "backbone", "name")),
-        (" " if tied else "").join(precision).strip(),
+        precision.strip(),
         f"actions {str(setting(config, 'actions', 'name')).split('/')[-1]}",
         f"solver {setting(config, 'solver', 'name')}",
     ]

@@ -75,6 +75,12 @@ class Run:
         """The seed, as text."""
         return str(setting(self.config, "seed"))
 
+    @property
+    def title(self) -> str:
+        """The run in words."""
+        backbone = setting(self.config, "backbone", "name")
+        return f"{self.method} on {self.data} ({backbone}, {self.budget} bits, seed {self.seed})"
+
     @cached_property
     def table(self) -> str:
         """Key of the table that the run belongs to: all settings that its rows share."""

@@ -108,28 +108,37 @@ class RecordStore:
                 except OSError as error:
                     raise explain(f"remove {path}", error) from error
 
+    def history_path(self, run_id: str) -> Path:
+        """Return the file of the run's training history."""
+        return self.runs_dir / f"{run_id}.history.parquet"
+
+    def read_history(self, run_id: str) -> dict[str, list[tuple[int, float]]]:
+        """Return (step, value) pairs of each logged quantity; empty where none was kept.
+
+        Raises:
+            UserError: the file is corrupt.
+        """
+        path = self.history_path(run_id)
+        if not path.exists():
+            return {}
+        history: dict[str, list[tuple[int, float]]] = {}
+        for line in _read_parquet(path).to_pylist():
+            history.setdefault(line["name"], []).append((line["step"], line["value"]))
+        return history
+
     def read_rows(self, run_id: str) -> "pd.DataFrame":
         """Return the run's per-row results, with a fresh index.
 
         Raises:
             UserError: the run has none, or the file is corrupt.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = self.rows_path(run_id)
         try:
-            data = path.read_bytes()
+            rows: pd.DataFrame = _read_parquet(path).to_pandas()
         except FileNotFoundError:
             raise UserError(
                 f"run {run_id} has no per-row results ({path}): rerun it with --force"
             ) from None
-        except OSError as error:
-            raise explain(f"read {path}", error) from error
-        try:
-            rows: pd.DataFrame = pq.read_table(pa.BufferReader(data)).to_pandas()
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
         return rows
 
     def all(self) -> list[Record]:
@@ -167,6 +176,28 @@ class RecordStore:
 def _listing(ids: list[str]) -> str:
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     return (", ".join(ids[:_SHOWN]) or "none") + more
+
+
+def _read_parquet(path: Path) -> Any:
+    """The table in a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UserError: it is corrupt, or cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise explain(f"read {path}", error) from error
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
 
 
 def _to_parquet(rows: "pd.DataFrame") -> bytes:
