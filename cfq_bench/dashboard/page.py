@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from cfq_bench.dashboard.aggregate import seed_order, spread, tables
+from cfq_bench.dashboard.aggregate import Cell, seed_order, spread, tables
 from cfq_bench.dashboard.index import Snapshot
 from cfq_bench.dashboard.labels import Labels, label
 from cfq_bench.dashboard.payload import as_json, payload
@@ -48,7 +48,7 @@ class RunLine:
     run: Run
     label: str
     shown: bool
-    cells: Sequence[Any]
+    cells: Sequence[Cell]
 
 
 def overview(
@@ -70,7 +70,6 @@ def overview(
     """
     labels, shown = label(snapshot.runs), views(snapshot.runs)
     selected = [run for run in snapshot.runs if selection.has(run)]
-    heads, lines = _run_table(snapshot, selection, labels, shown[0])
     return _render(
         title="cfq-bench dashboard",
         run=None,
@@ -83,8 +82,8 @@ def overview(
         views=shown,
         tables={view.name: tables(selected, labels, view) for view in shown},
         open_tables=OPEN_TABLES,
-        run_heads=heads,
-        run_lines=lines,
+        run_columns=shown[0].columns,
+        run_lines=_run_lines(snapshot, selection, labels, shown[0]),
         run_address="#run-" if exported else "/run/",
         articles=articles,
         data=Markup(as_json(payload(snapshot, labels, shown))),  # noqa: S704 - as_json escapes it
@@ -168,14 +167,12 @@ def _number_first(text: str) -> tuple[float, str]:
         return float("inf"), text
 
 
-def _run_table(
+def _run_lines(
     snapshot: Snapshot, selection: Selection, labels: Labels, view: View
-) -> tuple[list[str], list[RunLine]]:
+) -> list[RunLine]:
     """Every run, the newest first, with the columns of the comparison."""
-    words = ["run", "status", "data", "method", "budget", "seed"]
-    heads = [*words, *(column.label for column in view.columns), "when (UTC)"]
     lines = []
     for run in sorted(snapshot.runs, key=lambda run: (run.utc, run.run_id), reverse=True):
         cells = [spread([run.values.get(c.key)], c.form) for c in view.columns]
         lines.append(RunLine(run, labels.rows[run.row], selection.has(run), cells))
-    return heads, lines
+    return lines

@@ -69,9 +69,6 @@ function drawSeries(series, x, y) {
     group.append(svg("path", { d: `M${edge(0).join("L")}`, "stroke-dasharray": dash }));
   }
   for (const p of series.bare && points.length > 1 ? [] : points) {
-    if (p.sd && series.line) {
-      group.append(svg("line", { x1: x(p.x), x2: x(p.x), y1: y(p.y - p.sd), y2: y(p.y + p.sd) }));
-    }
     const title = svg("title", {}, `${series.name}: ${short(p.x)}, ${p.note ?? short(p.y)}`);
     group.append(svg("path", { class: "mark", d: mark(x(p.x), y(p.y)) }, title));
   }
@@ -81,9 +78,10 @@ function drawSeries(series, x, y) {
 function draw(spec) {
   const { width, height, left, right, top, bottom } = SIZE;
   const every = spec.series.flatMap((series) => series.points);
-  const xs = range(every.map((p) => p.x));
+  const scale = spec.log ? Math.log2 : (value) => value;
+  const xs = range(every.map((p) => scale(p.x)));
   const ys = range(every.flatMap((p) => [p.y - (p.sd ?? 0), p.y + (p.sd ?? 0)]));
-  const x = (value) => left + ((value - xs[0]) / (xs[1] - xs[0])) * (width - left - right);
+  const x = (value) => left + ((scale(value) - xs[0]) / (xs[1] - xs[0])) * (width - left - right);
   const y = (value) => height - bottom - ((value - ys[0]) / (ys[1] - ys[0])) * (height - top - bottom);
   const label = `${spec.title}: ${spec.y} against ${spec.x}, ${spec.series.length} series. The numbers follow as a table.`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });

@@ -69,6 +69,9 @@ function tradeoffFigures(runs, data, metric) {
       }
       if (points.length) series.push({ name: data.rows[row], look: row, points });
     }
-    return { title: `${metric.label} against ${labels[key]}`, x: labels[key], y: metric.label, series };
+    const spec = { title: `${metric.label} against ${labels[key]}`, x: labels[key], y: metric.label, series };
+    if (key !== "deploy/avg_bits") return spec;
+    const most = Math.max(...series.flatMap((one) => one.points.map((p) => p.x)));
+    return { ...spec, log: true, ticks: [2, 3, 4, 6, 8, 16, 32].filter((bits) => bits <= most) };
   }).filter((spec) => spec.series.length).map(figure);
 }

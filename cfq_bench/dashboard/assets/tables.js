@@ -8,7 +8,7 @@ function make(name, attributes = {}, ...children) {
 }
 
 function head(column) {
-  const cell = make("th", { scope: "col", title: column.about }, column.label);
+  const cell = make("th", { scope: "col", class: "number", title: column.about }, column.label);
   if (column.better !== null) {
     cell.append(" ", make("span", { "aria-hidden": "true" }, column.better ? "↑" : "↓"));
     cell.append(make("span", { class: "sr" }, ` (${column.better ? "higher" : "lower"} is better)`));
@@ -29,7 +29,7 @@ function line(row, view) {
 function block(view, table, open) {
   const first = [make("th", { scope: "col" }, "method")];
   if (view.by_group) first.push(make("th", { scope: "col" }, "group"));
-  first.push(make("th", { scope: "col" }, "seeds"));
+  first.push(make("th", { scope: "col", class: "number" }, "seeds"));
   const heads = make("thead", {}, make("tr", {}, ...first, ...table.columns.map(head)));
   const body = make("tbody", {}, ...table.rows.map((row) => line(row, view)));
   const caption = `${view.title}: ${table.title}. Seeds: ${table.seeds}.`;
