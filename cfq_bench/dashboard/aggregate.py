@@ -74,7 +74,7 @@ def _table(title: str, runs: list[Run], labels: Labels, view: View) -> Table:
     lines = _by_line(runs, labels, view)
     common = common_seeds([list(seeds) for seeds in lines.values()])
     columns = view.columns if view.whole else _filled(view.columns, lines.values())
-    baseline = next((s for (row, _), s in lines.items() if labels.rows[row] == BASELINE), {})
+    baseline = lines.get((BASELINE, ""), {})
     rows = []
     for (row, group), seeds in lines.items():
         used = [seed for seed in common if seed in seeds]
@@ -85,7 +85,7 @@ def _table(title: str, runs: list[Run], labels: Labels, view: View) -> Table:
         cells = [spread([seeds[seed].get(c.key) for seed in used], c.form) for c in columns]
         if view.paired:
             cells.append(_paired(seeds, baseline, used))
-        rows.append(Row(labels.rows[row], group, len(used), note, tuple(cells)))
+        rows.append(Row(row, group, len(used), note, tuple(cells)))
     if view.paired:
         about = f"boundary error less that of {BASELINE}, at the same seeds"
         columns = (*columns, Column("paired", f"paired vs {BASELINE}", about, "signed", False))
@@ -95,12 +95,12 @@ def _table(title: str, runs: list[Run], labels: Labels, view: View) -> Table:
 def _by_line(
     runs: list[Run], labels: Labels, view: View
 ) -> dict[tuple[str, str], dict[str, Values]]:
-    """Values by (row's key, group) and seed; rows in the order of the labels."""
+    """Values by (row's label, group) and seed; rows in the order of the labels."""
     lines: dict[tuple[str, str], dict[str, Values]] = {}
-    rank = {row: i for i, row in enumerate(labels.rows)}
-    for run in sorted(runs, key=lambda run: rank[run.row]):
+    rank = {row: i for i, row in enumerate(labels.order())}
+    for run in sorted(runs, key=lambda run: rank[labels.row(run)]):
         for group, values in _lines_of(run, view):
-            lines.setdefault((run.row, group), {})[run.seed] = values
+            lines.setdefault((labels.row(run), group), {})[run.seed] = values
     return lines
 
 
@@ -113,9 +113,7 @@ def _lines_of(run: Run, view: View) -> Iterator[tuple[str, Values]]:
         yield name, dict(zip(GROUP_METRICS, line.values, strict=True))
 
 
-def _filled(
-    columns: Iterable[Column], lines: Iterable[Mapping[str, Values]]
-) -> tuple[Column, ...]:
+def _filled(columns: Iterable[Column], lines: Iterable[Mapping[str, Values]]) -> tuple[Column, ...]:
     every = [values for seeds in lines for values in seeds.values()]
     return tuple(c for c in columns if any(v.get(c.key) is not None for v in every))
 

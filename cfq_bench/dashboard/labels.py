@@ -21,12 +21,20 @@ class Labels:
     Attributes:
         tables: title by `Run.table`, in the order of the page.
         curves: title by `Run.curve`, in the order of the page.
-        rows: label by `Run.row`, in the order of the tables.
+        rows: label by `Run.table` and `Run.row`.
     """
 
     tables: dict[str, str]
     curves: dict[str, str]
-    rows: dict[str, str]
+    rows: dict[tuple[str, str], str]
+
+    def row(self, run: Run) -> str:
+        """The label of the row that a run belongs to, unique within its table."""
+        return self.rows[run.table, run.row]
+
+    def order(self) -> list[str]:
+        """Every label once, in the order of the tables' rows."""
+        return sorted(set(self.rows.values()), key=_rank)
 
 
 def label(runs: Iterable[Run]) -> Labels:
@@ -99,28 +107,43 @@ def _changes(mine: dict[str, Any], usual: dict[str, Any]) -> list[str]:
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
     return flat
 
 
-def _row_labels(runs: list[Run]) -> dict[str, str]:
-    """The method, with the settings in which a row differs from the method's usual row."""
-    count = Counter(run.row for run in runs)
-    variants: dict[str, list[str]] = {}
-    for run in {run.row: run for run in runs}.values():
-        variants.setdefault(run.method, []).append(run.row)
-    labels: dict[str, str] = {}
-    for method in sorted(variants, key=_rank):
-        group = variants[method]
-        usual = max(group, key=lambda row: (count[row], _plainness(method, row), row))
-        for row in sorted(group, key=lambda row: (row != usual, row)):
-            changes = [c.split(".", 1)[1] for c in _changes(json.loads(row), json.loads(usual))]
-            labels[row] = method + (f" ({', '.join(changes)})" if changes else "")
+def _row_labels(runs: list[Run]) -> dict[tuple[str, str], str]:
+    """The method, with the settings in which a row differs from the method's usual row there."""
+    count = Counter((run.table, run.row) for run in runs)
+    variants: dict[tuple[str, str], list[str]] = {}
+    for run in {(run.table, run.row): run for run in runs}.values():
+        variants.setdefault((run.table, run.method), []).append(run.row)
+    labels: dict[tuple[str, str], str] = {}
+    for (table, method), group in variants.items():
+        usual = group[0]
+        if len(group) > 1:
+            ranks = {row: (count[table, row], _plainness(method, row), row) for row in group}
+            usual = max(group, key=lambda row: ranks[row])
+        for row in group:
+            changes = _own_changes(json.loads(row), json.loads(usual))
+            labels[table, row] = method + (f" ({', '.join(changes)})" if changes else "")
     return labels
 
 
-def _rank(method: str) -> tuple[int, str]:
-    return (_ORDER.index(method) if method in _ORDER else len(_ORDER), method)
+def _own_changes(mine: dict[str, Any], usual: dict[str, Any]) -> list[str]:
+    """As `_changes`, without the group's name; of another allocator, its name alone."""
+    words = []
+    if setting(mine, "allocator", "name") != setting(usual, "allocator", "name"):
+        words = [f"allocator={setting(mine, 'allocator', 'name')}"]
+        mine, usual = ({k: v for k, v in c.items() if k != "allocator"} for c in (mine, usual))
+    return words + [change.split(".", 1)[1] for change in _changes(mine, usual)]
+
+
+def _rank(label: str) -> tuple[int, str]:
+    """Baselines first; a method's usual row before its variants."""
+    method = label.split(" ")[0]
+    return (_ORDER.index(method) if method in _ORDER else len(_ORDER), label)
 
 
 def _plainness(method: str, row: str) -> int:

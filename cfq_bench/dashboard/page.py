@@ -174,5 +174,5 @@ def _run_lines(
     lines = []
     for run in sorted(snapshot.runs, key=lambda run: (run.utc, run.run_id), reverse=True):
         cells = [spread([run.values.get(c.key)], c.form) for c in view.columns]
-        lines.append(RunLine(run, labels.rows[run.row], selection.has(run), cells))
+        lines.append(RunLine(run, labels.row(run), selection.has(run), cells))
     return lines

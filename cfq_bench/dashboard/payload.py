@@ -33,9 +33,10 @@ def payload(snapshot: Snapshot, labels: Labels, shown: list[View]) -> dict[str, 
         for name, table in (
             ("table", labels.tables),
             ("curve", labels.curves),
-            ("row", labels.rows),
         )
     }
+    rows = labels.order()
+    row_place = {row: i for i, row in enumerate(rows)}
     return {
         "version": snapshot.version,
         "keys": keys,
@@ -45,9 +46,11 @@ def payload(snapshot: Snapshot, labels: Labels, shown: list[View]) -> dict[str, 
         "paired": {"key": PAIRED, "baseline": BASELINE},
         "tables": list(labels.tables.values()),
         "curves": list(labels.curves.values()),
-        "rows": list(labels.rows.values()),
+        "rows": rows,
         "problems": snapshot.problems,
-        "runs": [_run(run, keys, place) for run in snapshot.runs],
+        "runs": [
+            {**_run(run, keys, place), "row": row_place[labels.row(run)]} for run in snapshot.runs
+        ],
     }
 
 
@@ -61,7 +64,6 @@ def _run(run: Run, keys: list[str], place: dict[str, dict[str, int]]) -> dict[st
         "seed": run.seed,
         "table": place["table"][run.table],
         "curve": place["curve"][run.curve],
-        "row": place["row"][run.row],
         "values": [run.values.get(key) for key in keys],
         "groups": [[line.attribute, line.group, *line.values] for line in run.groups],
     }

@@ -154,9 +154,7 @@ def _history(store: RecordStore, run_id: str) -> list[Chart]:
     return charts
 
 
-def _broke(
-    store: RecordStore, run_id: str, most: int
-) -> tuple[str, list[str], list[list[str]]]:
+def _broke(store: RecordStore, run_id: str, most: int) -> tuple[str, list[str], list[list[str]]]:
     """The rows whose action on the teacher fails on f_q, the clearest failures first."""
     try:
         rows = store.read_rows(run_id)
@@ -169,7 +167,9 @@ def _broke(
         return "No row broke: every action of the teacher holds on f_q.", [], []
     worst = failed.sort_values("margin_q", kind="stable").head(most)
     shown = f", the {most} clearest" if len(failed) > most else ""
-    caption = f"Rows that broke: {len(failed)} of {len(rows)}{shown}. The teacher's action fails on f_q."
+    caption = (
+        f"Rows that broke: {len(failed)} of {len(rows)}{shown}. The teacher's action fails on f_q."
+    )
     names = [name for name in _COLUMNS if name in worst.columns]
     names += [str(name) for name in worst.columns if str(name).startswith("group_")]
     heads = [_HEADS.get(name, name.removeprefix("group_")) for name in names]
