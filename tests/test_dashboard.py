@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import statistics
 import threading
@@ -215,7 +214,7 @@ def test_only_what_is_new_is_read_again(results: Path, monkeypatch: pytest.Monke
     assert read[13:] == [new.run_id, new.run_id]
     (run,) = (run for run in third.runs if run.run_id == new.run_id)
     assert run.values["recourse/vd"] == 0.3
-    os.unlink(results / "runs" / f"{new.run_id}.json")
+    (results / "runs" / f"{new.run_id}.json").unlink()
     assert len(index.refresh().runs) == 13
 
 

@@ -1,5 +1,6 @@
-"""``cfq-bench dashboard``: the records as one local page."""
+"""``cfq-bench dashboard``: the records as one local page; the same views in W&B."""
 
+import os
 from pathlib import Path
 
 import click
@@ -40,3 +41,22 @@ def dashboard(results_dir: Path, port: int, no_open: bool, path: Path | None) ->
             server.serve_forever()
         except KeyboardInterrupt:
             click.echo("", err=True)
+
+
+@click.command("wandb-workspace")
+@click.option("--entity", help="The W&B user or team.  [default: $WANDB_ENTITY]")
+@click.option("--project", default="cfq-bench", show_default=True, help="The W&B project.")
+@click.option("--print", "shown", is_flag=True, help="Print it as JSON; send nothing.")
+def wandb_workspace(entity: str | None, project: str, shown: bool) -> None:
+    """Make the dashboard's views a workspace of a W&B project.
+
+    Needs pip install 'cfq-bench[wandb-workspace]', and a W&B key unless --print is given.
+    """
+    from cfq_bench.dashboard.workspace import as_json, save, workspace
+    from cfq_bench.errors import UserError
+
+    entity = entity or os.environ.get("WANDB_ENTITY") or ("entity" if shown else None)
+    if entity is None:
+        raise UserError("whose W&B project? Give --entity or set WANDB_ENTITY")
+    built = workspace(entity, project)
+    click.echo(as_json(built) if shown else save(built), nl=not shown)

@@ -126,8 +126,8 @@ def seed_order(seed: str) -> tuple[float, str]:
 def common_seeds(rows: Sequence[Sequence[str]]) -> list[str]:
     """The seeds that means are taken over, so that rows can be compared.
 
-    Of the rows' own sets of seeds, the one with most (rows that have all of it) x (seeds), so that a
-    row that is not finished does not cost the others their seeds. Rows without them are marked.
+    Of the rows' own sets of seeds, the one with most (rows that have all of it) x (seeds), so that
+    a row that is not finished costs the others no seeds. Rows without them are marked.
 
     >>> common_seeds([["0", "1", "2"], ["0", "1", "2", "3"], ["0"]])
     ['0', '1', '2']

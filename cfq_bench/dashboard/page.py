@@ -86,7 +86,7 @@ def overview(
         run_lines=_run_lines(snapshot, selection, labels, shown[0]),
         run_address="#run-" if exported else "/run/",
         articles=articles,
-        data=Markup(as_json(payload(snapshot, labels, shown))),  # noqa: S704 - as_json escapes it
+        data=Markup(as_json(payload(snapshot, labels, shown))),
     )
 
 
@@ -146,7 +146,7 @@ def _environment() -> Environment:
 
 def _render(**context: Any) -> str:
     template = _environment().get_template("page.html.j2")
-    return template.render(**context, style=Markup(_style()), script=Markup(_script()))  # noqa: S704
+    return template.render(**context, style=Markup(_style()), script=Markup(_script()))
 
 
 def _filters(runs: Iterable[Run], selection: Selection) -> list[dict[str, Any]]:

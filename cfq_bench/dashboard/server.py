@@ -92,7 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        """As `do_GET`, without the body."""
+        self.do_GET()
 
     def _run(self, run_id: str) -> None:
         run = self.server.index.get(run_id)

@@ -88,8 +88,8 @@ def views(runs: Iterable[Run]) -> list[View]:
         View(
             "comparison",
             "Methods",
-            "Mean ± standard deviation over seeds. An arrow says which direction is better. VD falls "
-            "for free when a model becomes lenient: read it with VD adverse, drift and |CRG|.",
+            "Mean ± standard deviation over seeds. An arrow says which direction is better. VD "
+            "falls for free when a model becomes lenient: read it with VD adverse and drift.",
             tuple(metric_column(key) for key in COLUMNS),
             whole=True,
             paired=True,
@@ -98,7 +98,7 @@ def views(runs: Iterable[Run]) -> list[View]:
             "bits",
             "Bits per layer",
             "Weight bits of each layer, mean ± standard deviation over seeds.",
-            tuple(_layer(key) for key in layers) + (metric_column("deploy/avg_bits"),),
+            (*map(_layer, layers), metric_column("deploy/avg_bits")),
         ),
         View(
             "margins",
