@@ -10,6 +10,7 @@ TOPICS = (
     "lightning_loop",
     "quantized_steps",
     "methods",
+    "overhead",
     "solvers",
     "adult",
     "dice",

@@ -26,8 +26,8 @@ def main(name: str, cache: Path) -> None:
     peaks: dict[str, float] = {"imported_mib": peak_mib()}
     settings = load_settings(data=name, solver="search")
     data = load_data(settings.data, settings.seed, named_data_dir(None))
-    teacher = obtain_teacher(settings, data, Cache(cache), Runtime())
     space = ActionSet(data.schema, settings.actions, data.train.x)
+    teacher = obtain_teacher(settings, data, space, Cache(cache), Runtime())
     with torch.no_grad():
         x = data.test.x[teacher(data.test.x).argmax(1) == 0]
     peaks["loaded_mib"] = peak_mib()

@@ -62,8 +62,8 @@ def real_task(name: str) -> Iterator[Task]:
         settings = load_settings(data=name)
         cache = Cache(Path(folder))
         data = load_data(settings.data, settings.seed, named_data_dir(None))
-        teacher = obtain_teacher(settings, data, cache, Runtime())
         space = ActionSet(data.schema, settings.actions, data.train.x)
+        teacher = obtain_teacher(settings, data, space, cache, Runtime())
         yield Task(name, data, teacher, space, cache)
 
 

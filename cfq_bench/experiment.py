@@ -14,9 +14,11 @@ from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.cache import Cache, default_cache_dir
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import load_data
+from cfq_bench.data.shift import shifted
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.certificates import Certificates, certify
+from cfq_bench.evaluation.diagnostics import diagnose
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
 from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
@@ -148,34 +150,41 @@ class _Outcome:
 
 
 def make_context(settings: Settings, options: Options, runtime: Runtime) -> Context:
-    """Config -> data -> teacher -> actions: what all methods of a seed share."""
+    """Config -> data -> actions -> teacher: what all methods of a seed share."""
     cache = Cache(options.cache_dir or default_cache_dir())
     data_dir = named_data_dir(options.data_dir)
     data = load_data(settings.data, settings.seed, data_dir).to(runtime.device)
-    teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
+    teacher = obtain_teacher(settings, data, space, cache, runtime)
     return Context(settings, data, teacher, space, cache, runtime)
 
 
 def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome:
     """Context -> method -> evaluation."""
     context = make_context(settings, options, runtime)
-    data, teacher, space = context.data, context.teacher, context.actions
+    teacher, space = context.teacher, context.actions
     method = make_method(context)
     fit_s = fit_method(method)
     f_q, deployment = method.deployed(), method.deployment()
 
+    data = context.data
+    if settings.evaluation.split == "validation":
+        data = data.on_validation()
+    # A shift comes after training: teacher and method have seen the data as they are.
+    data, shift = shifted(data, settings)
     solver = context.solver
     directions = teacher_recourse(settings, data, teacher, space, solver, context.cache, runtime)
     gap = teacher_gap(settings, data, teacher, space, directions[0], context.cache, runtime)
     start = time.perf_counter()
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     eval_s = time.perf_counter() - start
+    more = diagnose(settings, f_q, teacher, data, space, directions, result.rows)
     result = add_robustness(result, f_q, data, space, solver, directions[0], settings)
     wanted = settings.evaluation.certificates
     proved = certify(settings, f_q, teacher, space, directions[0]) if wanted else Certificates()
     metrics: dict[str, float | None] = {
         **result.metrics,
+        **more.metrics,
         **proved.metrics,
         **deployment_cost(deployment),
         **gap,
@@ -188,14 +197,16 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
         "deploy/bits_per_layer": deployment["bits_per_layer"],
         "deploy/activation_bits": deployment["activation_bits"],
         "action_set": {"preset": settings.actions.name, "sha256": space.fingerprint},
-        "data": {"source": data.source, "sha256": data.fingerprint},
+        "data": {"source": data.source, "sha256": context.data.fingerprint},
+        "shift": shift,
+        **more.details,
         "scale_fallbacks": {
             f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
         },
     }
     if proved.refused:
         details["certificate/refused"] = proved.refused
-    rows, counts = proved.on_rows(result.rows), {**result.counts, **proved.counts}
+    rows, counts = proved.on_rows(more.rows), {**result.counts, **more.counts, **proved.counts}
     return _Outcome("ok", None, metrics, counts, details, rows, network_to_bytes(f_q))
 
 

@@ -63,8 +63,8 @@ def measure(data_name: str, backbone: str, most: int) -> list[dict[str, Any]]:
     settings = load_settings("fp32", data_name, backbone=backbone, overrides=cost)
     runtime, cache = Runtime(), Cache(default_cache_dir())
     data = load_data(settings.data, settings.seed, named_data_dir(None))
-    teacher = obtain_teacher(settings, data, cache, runtime)
     space = ActionSet(data.schema, settings.actions, data.train.x)
+    teacher = obtain_teacher(settings, data, space, cache, runtime)
     with torch.no_grad():
         rejected = (teacher(data.test.x).argmax(1) == 0).nonzero()[:, 0]
     generator = torch.Generator().manual_seed(derive_seed(settings.seed, "gap report"))

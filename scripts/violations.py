@@ -127,7 +127,8 @@ def load_case(name: str, backbone: str) -> Case:
     frame = table.frame
     if settings.data.missing == "impute":
         frame = impute(frame, train, settings.data, table.source)
-    teacher = obtain_teacher(settings, data, Cache(default_cache_dir()), Runtime())
+    space = ActionSet(data.schema, settings.actions, data.train.x)
+    teacher = obtain_teacher(settings, data, space, Cache(default_cache_dir()), Runtime())
     return Case(data, frame.iloc[train], frame.iloc[test], teacher)
 
 

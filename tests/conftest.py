@@ -61,8 +61,8 @@ def make_context(cache_dir: Path, short_overrides: list[str]) -> Callable[..., C
         settings = load_settings(method, "german", overrides=[*short_overrides, *overrides])
         runtime, cache = Runtime(), Cache(cache_dir)
         data = load_data(settings.data, settings.seed, None)
-        teacher = obtain_teacher(settings, data, cache, runtime)
         space = ActionSet(data.schema, settings.actions, data.train.x)
+        teacher = obtain_teacher(settings, data, space, cache, runtime)
         return Context(settings, data, teacher, space, cache, runtime)
 
     return make

@@ -388,8 +388,9 @@ def test_sensitivities_look_at_their_own_points(make_context: MakeContext) -> No
     for name in ("sensitivity", "cf_sensitivity"):
         for measure in ("gradient", "logit_change", "loss_change"):
             _, method = choose(make_context, name, f"allocator.measure={measure}")
-            costs[name, measure] = method.allocator.costs(method.network, method.context)
+            allocator = method.allocator
+            costs[name, measure] = allocator.costs(method.network, method.origin, method.context)
     _, method = choose(make_context, "pool_mse")
-    pool = method.allocator.costs(method.network, method.context)
+    pool = method.allocator.costs(method.network, method.origin, method.context)
     assert pool == costs["cf_sensitivity", "logit_change"]
     assert len({str(cost) for cost in costs.values()}) == 6

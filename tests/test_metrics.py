@@ -17,7 +17,6 @@ from cfq_bench.actions.solver import make_solver
 from cfq_bench.config.actions import ActionSettings
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import EvaluationSettings, FeatureSettings
-from cfq_bench.config.uncertainty import UncertaintySettings
 from cfq_bench.data.dataset import Split, TabularData
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.evaluation import functional as F
@@ -247,6 +246,7 @@ def test_keys_are_read_without_their_margin() -> None:
 # teacher's minimal action leads to z = kappa, and f_q's to z = 0.3 + kappa.
 
 LIMIT = 10.0
+PACKAGED = load_settings("fp32", "compas").evaluation.model_dump()
 TEST_Z = [-2.0, -1.0, -0.5, -9.0, 0.1, 0.2, 1.0, 3.0]
 LABELS = [0, 1, 0, 0, 1, 1, 1, 0]
 
@@ -276,7 +276,8 @@ class World:
         labels = (LABELS * len(test_z))[: len(test_z)]
         test = Split(schema.encode(frame), tensor(labels), np.arange(len(test_z)) + 100)
         fit = Split(schema.encode(train), tensor([0, 1]), np.arange(2))
-        self.data = TabularData(schema, fit, fit, test, frame[["hue"]], "made", "0")
+        hue = frame[["hue"]]
+        self.data = TabularData(schema, fit, fit, test, hue, hue, hue, "made", "0")
         actions = ActionSettings.model_validate(
             {
                 "name": "made",
@@ -319,7 +320,7 @@ class World:
             "variants": 0,
             "uncertainty": {"band": 0.0, "stochastic_rounding": False, "calibration_rows": 0},
         }
-        settings = EvaluationSettings.model_validate({**made, **changes})
+        settings = EvaluationSettings.model_validate({**PACKAGED, **made, **changes})
         directions = self.directions(settings)
         runtime = Runtime()
         return evaluate(
@@ -452,18 +453,8 @@ def test_a_mixed_population_written_down() -> None:
                 torch.tensor([1.0, -1.0, 1.0, 1.0]),
             )
 
-    settings = EvaluationSettings(
-        kappa=0.1,
-        extra_kappas=[],
-        max_rows=None,
-        exact_rows=0,
-        cost_epsilon=1e-6,
-        certificates=False,
-        certificate_lsb=0.01,
-        certificate_radius=0.05,
-        variants=0,
-        uncertainty=UncertaintySettings(band=0.0, stochastic_rounding=False, calibration_rows=0),
-    )
+    made = {"kappa": 0.1, "extra_kappas": [], "max_rows": None, "exact_rows": 0}
+    settings = EvaluationSettings.model_validate({**PACKAGED, **made})
     got = evaluate(
         threshold(0.1),
         world.teacher,

@@ -88,8 +88,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Task]:
         if key not in made:
             settings = load_settings("fp32", data_name, backbone=backbone, overrides=overrides)
             data = load_data(settings.data, settings.seed)
-            teacher = obtain_teacher(settings, data, cache, Runtime())
             space = ActionSet(data.schema, settings.actions, data.train.x)
+            teacher = obtain_teacher(settings, data, space, cache, Runtime())
             made[key] = Task(settings, data, teacher, space)
         return made[key]
 

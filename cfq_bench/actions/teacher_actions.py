@@ -1,21 +1,16 @@
 """Recourse points of the teacher as a training signal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model
 from cfq_bench.actions.pgd import Keep, projected_gradient
 from cfq_bench.actions.solver import Solver, in_blocks
 from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.qat import Target
-from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import TabularData
-from cfq_bench.teacher.fit import teacher_key
 
 
 @dataclass(frozen=True)
@@ -23,48 +18,39 @@ class RecoursePoints:
     """P recourse points of the teacher.
 
     Attributes:
-        inputs: (P, ...) model inputs at x + delta_fp.
+        rows: (P,) int64, the factual row that each point belongs to, among those asked about.
+        point: (P, D) where the action leads, in the action space's coordinates.
+        inputs: (P, ...) model inputs there.
         target: (P,) int64.
         valid: (P,) bool, whether the teacher gives the target there.
         logits: (P, C) the teacher's logits there.
     """
 
+    rows: Tensor
+    point: Tensor
     inputs: Tensor
     target: Tensor
     valid: Tensor
     logits: Tensor
 
-    def take(self, rows: Tensor) -> "RecoursePoints":
+    def take(self, index: Tensor) -> "RecoursePoints":
         """Some of the points."""
-        return RecoursePoints(
-            self.inputs[rows], self.target[rows], self.valid[rows], self.logits[rows]
-        )
+        return RecoursePoints(**{name: value[index] for name, value in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a cache."""
-        return {
-            "inputs": self.inputs,
-            "target": self.target,
-            "valid": self.valid,
-            "logits": self.logits,
-        }
+        """By name, for a cache."""
+        return dict(vars(self))
+
+    @classmethod
+    def join(cls, parts: Sequence["RecoursePoints"]) -> "RecoursePoints":
+        """All points of several sets, in order."""
+        tensors = [part.tensors() for part in parts]
+        return cls(**{name: torch.cat([part[name] for part in tensors]) for name in tensors[0]})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "RecoursePoints":
         """From a cache."""
         return cls(**{name: tensor.to(device) for name, tensor in tensors.items()})
-
-
-def recourse_key(
-    settings: Settings, data: TabularData, space: ActionSet, device: torch.device
-) -> dict[str, Any]:
-    """What every answer of the solver on a teacher depends on, as JSON data for a cache."""
-    return {
-        **teacher_key(settings, data),
-        "actions": space.fingerprint,
-        "solver": settings.solver.model_dump(mode="json", exclude={"name"}),
-        "device": device.type,
-    }
 
 
 def choose_targets(predicted: Tensor, policy: Target) -> tuple[Tensor, Tensor]:
@@ -118,7 +104,8 @@ def teacher_actions(
         point = torch.where(reached[:, None], space.origin(x), point)
         inputs = space.to_input(point)
         logits = teacher(inputs)
-    return RecoursePoints(inputs, target, (valid | reached) & takes_part, logits)
+    rows = torch.arange(len(x), device=x.device)
+    return RecoursePoints(rows, point, inputs, target, (valid | reached) & takes_part, logits)
 
 
 def recourse_pool(
@@ -143,19 +130,16 @@ def recourse_pool(
     with torch.no_grad():
         predicted = in_blocks(teacher)(x).argmax(dim=1)
     target, takes_part = choose_targets(predicted, policy)
-    x, target = x[takes_part], target[takes_part]
+    asked = takes_part.nonzero()[:, 0]
     parts = []
     for i, kappa in enumerate(kappas):
-        rows = slice(i, None, len(kappas))
+        rows = asked[i :: len(kappas)]
         solution = solver.solve(teacher, space, x[rows], target[rows], kappa)
         keep = solution.solved
+        rows, point = rows[keep], solution.point[keep]
         with torch.no_grad():
-            inputs = space.to_input(solution.point[keep])
+            inputs = space.to_input(point)
             logits = in_blocks(teacher)(inputs)
-        parts.append(RecoursePoints(inputs, target[rows][keep], solution.margin[keep] > 0, logits))
-    return RecoursePoints(
-        torch.cat([part.inputs for part in parts]),
-        torch.cat([part.target for part in parts]),
-        torch.cat([part.valid for part in parts]),
-        torch.cat([part.logits for part in parts]),
-    )
+        valid = solution.margin[keep] > 0
+        parts.append(RecoursePoints(rows, point, inputs, target[rows], valid, logits))
+    return RecoursePoints.join(parts)

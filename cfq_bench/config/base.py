@@ -1,6 +1,6 @@
 """The base of every settings model, and the settings that plug-in files extend."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -73,6 +73,9 @@ class BackboneSettings(PlugIn):
 
 class TeacherSettings(PlugIn):
     """What every teacher objective's ``Config`` has."""
+
+    uses_actions: ClassVar[bool] = False
+    """Whether the teacher depends on the action set, which is then part of its cache key."""
 
     patience: Annotated[int, Field(ge=1)]
     """Epochs without a better validation loss before training stops."""

@@ -21,6 +21,7 @@ from cfq_bench.config.uncertainty import UncertaintySettings
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
+Shift = Literal["none", "noise", "reweight", "imbalance"]
 
 
 class FeatureSettings(Frozen):
@@ -176,6 +177,8 @@ class TrainingSettings(Frozen):
 class EvaluationSettings(Frozen):
     """How recourse is measured, the same for every method."""
 
+    split: Literal["test", "validation"]
+    """The rows that are evaluated: validation rows for choices, test rows for results."""
     kappa: NonNegative
     """Margin, in logits, that an evaluation action must reach on f and on f_q."""
     extra_kappas: list[NonNegative]
@@ -196,6 +199,21 @@ class EvaluationSettings(Frozen):
     """Fresh deployment variants on which f_q's actions are tried (E.4); 0: none."""
     uncertainty: UncertaintySettings
     """How those variants differ from f_q."""
+    margin_samples: Annotated[int, Field(ge=0)]
+    """Points around each action at which f_q is compared with f, beside the action itself (L.4)."""
+    margin_radius: NonNegative
+    """Radius of the ball that they are drawn from, in standard deviations of numbers."""
+    group_min_rows: Annotated[int, Field(ge=1)]
+    """Fewest rows behind a group's metric for it to count as the worst or in a gap."""
+    shift: Shift
+    """Another distribution of test rows (Table 26): noise on numbers that may change, one
+    protected group more frequent, or unfavourable labels more frequent."""
+    shift_noise: NonNegative
+    """shift=noise: standard deviation, in standard deviations of the train rows."""
+    shift_odds: Positive
+    """shift=reweight or imbalance: factor on the odds of the group or the label."""
+    shift_attribute: str | None
+    """shift=reweight: protected attribute whose rarest group gains; null: the first."""
 
 
 class Settings(Frozen):
@@ -219,6 +237,7 @@ class Settings(Frozen):
     @model_validator(mode="after")
     def _parts_fit(self) -> "Settings":
         self._actions_fit_data()
+        self._shift_fits_data()
         candidates = self.quantization.candidates
         budget = self.budget
         if budget.avg_bits < candidates[0]:
@@ -262,3 +281,16 @@ class Settings(Frozen):
         bounds = (action.low, action.high, action.low_percentile, action.high_percentile)
         if kind == "categorical" and any(bound is not None for bound in bounds):
             raise ValueError(f"{where} and has no order, so it takes no bounds")
+
+    def _shift_fits_data(self) -> None:
+        named, protected = self.evaluation.shift_attribute, self.data.protected
+        if named is not None and named not in protected:
+            raise ValueError(
+                f"evaluation.shift_attribute {named!r} is not one of the protected features of "
+                f"data {self.data.name!r}: {', '.join(protected) or 'none'}"
+            )
+        if self.evaluation.shift == "reweight" and not protected:
+            raise ValueError(
+                f"evaluation.shift=reweight needs a protected feature; data {self.data.name!r} "
+                "has none: name one in data.protected"
+            )

@@ -1,6 +1,7 @@
 """From a raw table to encoded splits: what every later part of a run works on."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cfq_bench.config.settings import DataSettings
+from cfq_bench.data.protected import protected_groups
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.data.table import Table, impute, load_table
 from cfq_bench.errors import UserError
@@ -49,22 +51,30 @@ class TabularData:
     train: Split
     validation: Split
     test: Split
+    train_groups: pd.DataFrame
+    """Protected attributes of the train rows, in the order of `train`; see `protected_groups`."""
+    validation_groups: pd.DataFrame
     test_groups: pd.DataFrame
-    """Protected attributes of the test rows, raw, in the order of `test`."""
     source: str
     fingerprint: str
     """sha256 over the encoded splits: caches are keyed by it."""
 
+    def on_validation(self) -> "TabularData":
+        """The same data with the validation rows in place of the test rows."""
+        return replace(
+            self,
+            test=self.validation,
+            test_groups=self.validation_groups,
+            fingerprint=f"{self.fingerprint}-validation",
+        )
+
     def to(self, device: torch.device) -> "TabularData":
         """The same data with its tensors on a device."""
-        return TabularData(
-            self.schema,
-            self.train.to(device),
-            self.validation.to(device),
-            self.test.to(device),
-            self.test_groups,
-            self.source,
-            self.fingerprint,
+        return replace(
+            self,
+            train=self.train.to(device),
+            validation=self.validation.to(device),
+            test=self.test.to(device),
         )
 
 
@@ -88,13 +98,20 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
     fit, held_out, evaluated = (
         _encode(table, schema, settings, rows) for rows in (train, validation, test)
     )
+    splits = (fit, held_out, evaluated)
+    groups = (  # nobody's group is imputed
+        protected_groups(raw, train, rows, settings) for rows in (train, validation, test)
+    )
+    return TabularData(schema, *splits, *groups, table.source, fingerprint(splits))
+
+
+def fingerprint(splits: Iterable[Split]) -> str:
+    """sha256 over encoded rows and labels."""
     digest = hashlib.sha256()
-    for split in (fit, held_out, evaluated):
-        digest.update(split.x.numpy().tobytes())
-        digest.update(split.y.numpy().tobytes())
-    own = raw.iloc[test][settings.protected]  # nobody's group is imputed
-    groups = own.astype(str).where(own.notna(), "missing").reset_index(drop=True)
-    return TabularData(schema, fit, held_out, evaluated, groups, table.source, digest.hexdigest())
+    for split in splits:
+        digest.update(split.x.cpu().numpy().tobytes())
+        digest.update(split.y.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def split_rows(

@@ -15,7 +15,6 @@ from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.exact import exact_actions
 from cfq_bench.actions.outcome import Model, Solution, Status
 from cfq_bench.actions.solver import Solver, in_blocks
-from cfq_bench.actions.teacher_actions import recourse_key
 from cfq_bench.cache import Cache
 from cfq_bench.config.settings import EvaluationSettings, Settings
 from cfq_bench.data.dataset import TabularData
@@ -26,6 +25,7 @@ from cfq_bench.evaluation.tally import Evaluation, Tally
 from cfq_bench.evaluation.teacher_recourse import Direction, all_kappas, started
 from cfq_bench.quantization.cost import average_bits, bit_operations
 from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.keys import recourse_key
 from cfq_bench.training.trainer import Runtime
 
 GAP_TIME_LIMIT_S = 10.0
@@ -144,15 +144,22 @@ def _add_gaps(
 
 
 def deployment_cost(deployment: dict[str, Any]) -> dict[str, float]:
-    """The ``deploy/`` metrics of a method's `deployment()`."""
+    """The ``deploy/`` metrics of a method's `deployment()`.
+
+    `kept` and `macs` are given by methods that prune: nothing is removed without them. Average bits
+    are over all weights, removed ones included, so that a budget means the same for every method.
+    """
     sizes = list(deployment["sizes"].values())
+    kept = sum(deployment.get("kept", deployment["sizes"]).values())
+    macs = list(deployment.get("macs", deployment["sizes"]).values())
     bits = list(deployment["bits_per_layer"].values())
     activation = list(deployment["activation_bits"].values())
     average = average_bits(sizes, bits)
     return {
         "deploy/avg_bits": average,
         "deploy/normalized_budget": average / 32,
-        "deploy/bops": float(bit_operations(sizes, bits, activation)),
+        "deploy/bops": float(bit_operations(macs, bits, activation)),
+        "deploy/sparsity": 1.0 - kept / sum(sizes),
     }
 
 

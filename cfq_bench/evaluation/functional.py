@@ -112,3 +112,32 @@ def optimality_gap(cost: Tensor, optimal: Tensor) -> Tensor:
     tensor([0.1000])
     """
     return cost / optimal - 1.0
+
+
+def logit_perturbation(logits_f: Tensor, logits_q: Tensor) -> Tensor:
+    """||g_q(u) - g(u)||_inf, per row (Section 5): the most that any logit moved; >= 0.
+
+    Args:
+        logits_f: (..., C) logits of the teacher.
+        logits_q: (..., C) logits of the quantized model at the same inputs.
+
+    >>> logit_perturbation(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.25, -1.0]]))
+    tensor([2.])
+    """
+    return (logits_q - logits_f).abs().amax(-1)
+
+
+def safe_margin(margin_f: Tensor, epsilon: Tensor) -> Tensor:
+    """Which rows meet the condition of Proposition 5.1: m_f(x + delta*_f) > 2 eps.
+
+    Args:
+        margin_f: (B,) the teacher's target margins at its actions, in logits.
+        epsilon: (B,), or a scalar for all rows: the logit perturbation there, >= 0.
+
+    Returns:
+        (B,) bool.
+
+    >>> safe_margin(torch.tensor([0.5, 0.2]), torch.tensor([0.2, 0.1]))
+    tensor([ True, False])
+    """
+    return margin_f > 2.0 * epsilon

@@ -77,9 +77,40 @@ METRICS: dict[str, MetricInfo] = {
     "robust/time_ratio": MetricInfo(
         "time ratio", "seconds over the standard solver's, same process and rows", False
     ),
+    "margin/safe_fraction": MetricInfo(
+        "safe", "share of teacher actions with m_f > 2 eps_hat, each its own", True
+    ),
+    "margin/failure_inside": MetricInfo(
+        "failure inside", "VD of these: 0 by arithmetic, a check of the code", False
+    ),
+    "margin/failure_outside": MetricInfo("failure outside", "VD of the others", False),
+    "margin/safe_fraction_q95": MetricInfo(
+        "safe q95", "share with m_f > 2 eps, eps the 95th percentile of eps_hat for all", True
+    ),
+    "margin/failure_inside_q95": MetricInfo("inside q95", "VD of these", False),
+    "margin/failure_outside_q95": MetricInfo("outside q95", "VD of the others", False),
+    "margin/eps_hat_q95": MetricInfo(
+        "eps_hat q95", "largest change of a logit seen around an action, 95th percentile", False
+    ),
+    "margin/eps_hat_max": MetricInfo("eps_hat max", "the same, largest", False),
+    "margin/eps_linear_q95": MetricInfo(
+        "eps linear q95", "the same by first-order expansion, 95th percentile", False
+    ),
+    "group/acc_gap": MetricInfo(
+        "accuracy gap", "largest gap in accuracy between groups of one attribute", False
+    ),
+    "group/vd_worst": MetricInfo("VD worst", "VD of the worst protected group", False),
+    "group/vd_gap": MetricInfo("VD gap", "largest gap in VD", False),
+    "group/boundary_error_worst": MetricInfo(
+        "error worst", "boundary error of the worst group", False
+    ),
+    "group/boundary_error_gap": MetricInfo("error gap", "largest gap in boundary error", False),
+    "group/crg_worst": MetricInfo("CRG worst", "CRG of the group that it is greatest for", None),
+    "group/crg_gap": MetricInfo("CRG gap", "largest gap in CRG", False),
     "deploy/avg_bits": MetricInfo("bits", "average weight bits", False),
     "deploy/normalized_budget": MetricInfo("budget", "average weight bits / 32", False),
     "deploy/bops": MetricInfo("BOPs", "bit operations of one row", False),
+    "deploy/sparsity": MetricInfo("sparsity", "share of the weights removed by pruning", None),
     "time/fit_s": MetricInfo("fit s", "seconds of fitting", False),
     "time/teacher_actions_s": MetricInfo("actions s", "seconds of teacher actions", False),
     "time/solve_s": MetricInfo("solve s", "seconds of the solver on f_q", False),

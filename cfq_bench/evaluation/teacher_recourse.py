@@ -11,12 +11,12 @@ from torch import Tensor
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Solution
 from cfq_bench.actions.solver import Solver
-from cfq_bench.actions.teacher_actions import recourse_key
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.settings import EvaluationSettings, Settings
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.keys import recourse_key
 from cfq_bench.training.trainer import Runtime
 
 

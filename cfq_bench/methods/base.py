@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.solver import Solver, make_solver
-from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_key, recourse_pool
+from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_pool
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.plugin import load_class
@@ -20,6 +20,7 @@ from cfq_bench.config.settings import Settings
 from cfq_bench.data.datamodule import TableDataModule
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.seeds import derive_seed
+from cfq_bench.teacher.keys import recourse_key
 from cfq_bench.training.trainer import LeanModule, Runtime, fit, freeze
 
 
@@ -62,6 +63,9 @@ class Context:
             policy: which class each row aims at.
             size: most rows.
             kappas: required margins.
+
+        Returns:
+            Points whose `rows` are positions in the train split.
         """
         start = time.perf_counter()
         settings = self.settings
@@ -71,13 +75,14 @@ class Context:
 
         def solve() -> dict[str, Tensor]:
             pool = recourse_pool(self.teacher, self.actions, self.solver, x, policy, kappas=kappas)
-            return pool.tensors()
+            return replace(pool, rows=rows.to(x.device)[pool.rows]).tensors()
 
         key = {
             **recourse_key(settings, self.data, self.actions, self.runtime.device),
             "policy": policy,
             "size": size,
             "kappas": kappas,
+            "holds": sorted(one.name for one in fields(RecoursePoints)),
         }
         tensors = self.cache.get_or_make("pool", key, solve)
         self.add_time("teacher_actions_s", time.perf_counter() - start)
@@ -133,7 +138,10 @@ class Method(LeanModule, ABC):
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
-        """Bits of the deployed network: `bits_per_layer`, `sizes`, `activation_bits` by unit."""
+        """Bits of the deployed network: `bits_per_layer`, `sizes`, `activation_bits` by unit.
+
+        A pruned one adds `kept`, the weights that are left, and `macs`, those that are computed.
+        """
 
 
 def make_method(context: Context) -> Method:

@@ -66,16 +66,20 @@ class QATMethod(QuantizedMethod):
     def phases(self) -> list[Phase]:
         """One fit, or a search and a tail that share the same number of steps."""
         (whole,) = super().phases()
+        return self.quantized_phases(whole)
+
+    def quantized_phases(self, whole: Phase) -> list[Phase]:
+        """The fits of the quantized network, which share the steps of the whole."""
         return self.allocator.phases(whole)
 
     def begin(self, phase: Phase) -> None:
         """Fix the bits before the phase that trains at them."""
         self.phase = phase
-        if phase.name == "search":
+        if phase.name != "tune":
             return
         bits = self.choose_bits()
         if self.allocator.restarts():
-            self.network.reset(self.context.teacher, self.calibration_rows())
+            self.network.reset(self.origin, self.calibration_rows())
         self.network.select_bits(bits)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

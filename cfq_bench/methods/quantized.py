@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.qat import QuantizedSettings
 from cfq_bench.errors import UserError
 from cfq_bench.methods.allocators.base import make_allocator
@@ -28,8 +29,9 @@ class QuantizedMethod(Method):
         settings = context.settings
         self.budget = settings.budget
         self.allocator = make_allocator(settings)
+        self.student = self.make_student()
         self.network = QuantizedNetwork(
-            context.teacher,
+            self.origin,
             settings.quantization,
             config.activation_quantizer,
             context.data.schema.n_single,
@@ -46,13 +48,23 @@ class QuantizedMethod(Method):
         logits: Tensor = self.network(x)
         return logits
 
+    def make_student(self) -> Backbone | None:
+        """A float network of the method's own, quantized in place of the teacher; None: none."""
+        return None
+
+    @property
+    def origin(self) -> Backbone:
+        """The float network that is quantized."""
+        return self.context.teacher if self.student is None else self.student
+
     def calibration_rows(self) -> Tensor:
         """(N, d) the first train rows, which are in random order."""
         return self.context.data.train.x[:CALIBRATION_ROWS]
 
     def choose_bits(self) -> list[int]:
         """The allocator's bits of each unit."""
-        return self.allocator.allocate(self.network, self.context, self.budget.avg_bits)
+        budget = self.budget.avg_bits
+        return self.allocator.allocate(self.network, self.origin, self.context, budget)
 
     def deployed(self) -> DeployedNetwork:
         """Integer codes, steps and thresholds; the same logits as the simulation, bitwise."""

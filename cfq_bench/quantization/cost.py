@@ -13,12 +13,12 @@ def average_bits(sizes: Sequence[int], bits: Sequence[int]) -> float:
 
 
 def bit_operations(
-    sizes: Sequence[int], weight_bits: Sequence[int], activation_bits: Sequence[int]
+    macs: Sequence[int], weight_bits: Sequence[int], activation_bits: Sequence[int]
 ) -> int:
-    """BOPs of one row: sum MACs_l b_w b_a; a linear layer has one MAC per weight.
+    """BOPs of one row: sum MACs_l b_w b_a; a linear layer has one MAC per weight that is computed.
 
     >>> bit_operations([10], [4], [8])
     320
     """
-    triples = zip(sizes, weight_bits, activation_bits, strict=True)
+    triples = zip(macs, weight_bits, activation_bits, strict=True)
     return sum(n * w * a for n, w, a in triples)

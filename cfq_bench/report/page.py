@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cfq_bench.evaluation.keys import METRICS, metric_info
 from cfq_bench.record.record import Record
+from cfq_bench.report.diagnostics import diagnostic_lines
 
 HEADLINE = [
     "task/acc",
@@ -19,7 +20,13 @@ HEADLINE = [
     "deploy/avg_bits",
 ]
 """VD never stands alone: its twin, signed and absolute CRG and the drift stand beside it."""
-_SIGNED = ("recourse/crg", "recourse/crg_median", "recourse/crg_all", "task/favourable_drift")
+_SIGNED = (
+    "recourse/crg",
+    "recourse/crg_median",
+    "recourse/crg_all",
+    "task/favourable_drift",
+    "group/crg_worst",
+)
 
 
 def result_table(record: Record, path: Path) -> str:
@@ -39,10 +46,11 @@ def record_page(record: Record) -> str:
     lines = [_title(record), f"  run {record.run_id}, status {record.status}"]
     if record.reason is not None:
         lines.append(f"  reason: {record.reason}")
-    for group in ("task", "recourse", "robust", "deploy", "time", "solver"):
+    for group in dict.fromkeys(key.split("/")[0] for key in METRICS):
         keys = [key for key in _ordered(record.metrics) if key.startswith(f"{group}/")]
         if keys:
             lines += ["", group, *_metric_lines(record, keys)]
+    lines += diagnostic_lines(record.details)
     bits = record.details.get("deploy/bits_per_layer")
     if bits:
         lines += ["", "bits per layer (weights / inputs)"]

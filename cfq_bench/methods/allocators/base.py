@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.plugin import load_class
 from cfq_bench.config.settings import Settings
 from cfq_bench.methods.base import Context, Phase
@@ -32,11 +33,14 @@ class Allocator(ABC):
         self.settings = settings
 
     @abstractmethod
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """Bits of each unit, from its candidates, within the budget.
 
         Args:
-            network: freshly started from the teacher, or after the search of a learned policy.
+            network: freshly started from `origin`, or after the search of a learned policy.
+            origin: the float network that it copies.
             context: data, teacher and recourse points; test rows must not be read.
             budget: greatest average weight bits.
         """

@@ -1,5 +1,6 @@
 """Bits that the user gives: `budget.bits`."""
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings
 from cfq_bench.methods.allocators.base import Allocator
 from cfq_bench.methods.base import Context
@@ -14,7 +15,9 @@ class Config(AllocatorSettings):
 class Fixed(Allocator):
     """Exactly `budget.bits`, one value for each unit."""
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """See the class."""
         return list(self.settings.budget.bits or [])
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings
 from cfq_bench.methods.allocators.base import Allocator
 from cfq_bench.methods.base import Context, Phase
@@ -19,7 +20,9 @@ class Gumbel(Allocator):
 
     learns = True
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """The most likely bits under the policy that use up the budget."""
         return discretise(network, budget, self.settings.policy.slack)
 

@@ -25,6 +25,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings, Fraction, NonNegative, Positive
 from cfq_bench.methods.allocators.base import Allocator
 from cfq_bench.methods.allocators.ddpg import Agent, Transition
@@ -91,7 +92,9 @@ class HAQ(Allocator):
 
     config: Config
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """See the class."""
         trial = Trial(network, *self._rows(context), budget)
         if self.config.search == "greedy":

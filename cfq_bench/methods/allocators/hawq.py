@@ -5,6 +5,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings
 from cfq_bench.methods.allocators.base import Allocator
 from cfq_bench.methods.base import Context
@@ -28,7 +29,9 @@ class HAWQ(Allocator):
 
     config: Config
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """See the class."""
         generator = torch.Generator().manual_seed(derive_seed(context.settings.seed, "hawq"))
         train, rows = context.data.train, self.config.rows

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings, NonNegative
 from cfq_bench.methods.allocators.base import Allocator
 from cfq_bench.methods.base import Context
@@ -44,16 +45,20 @@ class Sensitivity(Allocator):
 
     config: Config
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """See the class."""
-        costs = self.costs(network, context)
+        costs = self.costs(network, origin, context)
         return least_cost(costs, network.sizes, network.candidates, budget)
 
-    def costs(self, network: QuantizedNetwork, context: Context) -> list[list[float]]:
+    def costs(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context
+    ) -> list[list[float]]:
         """What each candidate of each unit costs, (L, R)."""
         inputs, target = self._points(context)
         if self.config.measure == "logit_change":
-            return logit_change(network, context.teacher, inputs)
+            return logit_change(network, origin, inputs)
         if self.config.measure == "loss_change":
             return loss_change(network, inputs, target)
         # The paper scores layers and does not say how a score becomes bits. By Hoelder,

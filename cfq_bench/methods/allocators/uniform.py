@@ -1,5 +1,6 @@
 """The same bits for every unit that has a choice."""
 
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.base import AllocatorSettings
 from cfq_bench.errors import UserError
 from cfq_bench.methods.allocators.base import Allocator
@@ -15,7 +16,9 @@ class Config(AllocatorSettings):
 class Uniform(Allocator):
     """The largest candidate that the budget holds, for all units whose bits are not fixed."""
 
-    def allocate(self, network: QuantizedNetwork, context: Context, budget: float) -> list[int]:
+    def allocate(
+        self, network: QuantizedNetwork, origin: Backbone, context: Context, budget: float
+    ) -> list[int]:
         """See the class."""
         free, sizes = network.free_units, network.sizes
         for bits in reversed(network.settings.candidates):
