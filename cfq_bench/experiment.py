@@ -30,6 +30,7 @@ from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.tracking.wandb import Mode, Tracker
+from cfq_bench.training.history import History
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime
 
 ABANDONED_S = 24 * 3600.0
@@ -109,7 +110,9 @@ def answer(settings: Settings, options: Options) -> Answer:
     device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
-        runtime = Runtime(device, tracker.logger, options.progress)
+        history = History()
+        loggers = [logger for logger in (tracker.logger, history) if logger is not False]
+        runtime = Runtime(device, loggers, options.progress)
         try:
             outcome = _measure(settings, options, runtime)
         except NotApplicableError as why:
@@ -130,7 +133,7 @@ def answer(settings: Settings, options: Options) -> Answer:
             seconds=time.perf_counter() - start,
         )
         # The local record is the truth: first, W&B after it.
-        store.write(record, outcome.rows, outcome.network)
+        store.write(record, outcome.rows, outcome.network, history.frame())
         tracker.log(_budget_row(record))
         tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
     return Answer(record, path, cached=False, note=tracker.note)

@@ -288,6 +288,39 @@ def test_a_run_s_page_lists_the_rows_that_broke(results: Path) -> None:
     assert f"run {other} has no per-row results" in export_text(results)
 
 
+def test_the_training_s_history_is_kept_and_shown(
+    tmp_path: Path, cache_dir: Path, short_overrides: list[str]
+) -> None:
+    from cfq_bench.experiment import Options, run
+
+    settings = load_settings("lsq", "german", overrides=[*short_overrides, "training.log_every=1"])
+    record = run(settings, Options(tmp_path, cache_dir, wandb="disabled"))
+    history = RecordStore(tmp_path).read_history(record.run_id)
+    ((name, points),) = history.items()
+    steps = [step for step, _ in points]
+    assert steps == sorted(steps)
+    assert len(steps) > 2
+    html = export_text(tmp_path)
+    assert f"Training: {name}" in html
+    assert "figure data-chart=" in html
+
+
+def test_a_long_history_is_thinned_per_quantity() -> None:
+    from cfq_bench.training.history import MOST_POINTS, History
+
+    history = History()
+    assert history.frame() is None
+    for step in range(3 * MOST_POINTS):
+        history.log_metrics({"fit/loss": float(step), "epoch": 0.0}, step)
+    history.log_metrics({"search/expected_bits": 4.0}, 0)
+    frame = history.frame()
+    assert frame is not None
+    assert list(frame.columns) == ["name", "step", "value"]
+    kept = frame[frame["name"] == "fit/loss"]["step"].tolist()
+    assert kept == list(range(0, 3 * MOST_POINTS, 3))
+    assert (frame["name"] == "search/expected_bits").sum() == 1
+
+
 @pytest.fixture
 def served(results: Path) -> Iterator[Dashboard]:
     with Dashboard(results, 0) as server:

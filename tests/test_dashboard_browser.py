@@ -218,7 +218,8 @@ CONTRAST = """() => {
     const mark = one.matches(".series .mark, .series path[stroke-dasharray]");
     if (!own && !mark) continue;
     const inside = one.closest("svg") !== null;
-    const colour = mark ? getComputedStyle(one.parentElement).color : style[inside ? "fill" : "color"];
+    const own_colour = style[inside ? "fill" : "color"];
+    const colour = mark ? getComputedStyle(one.parentElement).color : own_colour;
     const front = parse(colour);
     const [a, b] = [light(front), light(back(one))].sort((x, y) => y - x);
     if ((a + 0.05) / (b + 0.05) < 4.5) low.push(`${one.tagName} ${one.textContent.slice(0, 20)}`);

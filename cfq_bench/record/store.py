@@ -79,7 +79,11 @@ class RecordStore:
         return None if record is None or record.status == "failed" else record
 
     def write(
-        self, record: Record, rows: "pd.DataFrame | None", network: bytes | None = None
+        self,
+        record: Record,
+        rows: "pd.DataFrame | None",
+        network: bytes | None = None,
+        history: "pd.DataFrame | None" = None,
     ) -> None:
         """Store a run, in place of an earlier record of the same run.
 
@@ -87,6 +91,7 @@ class RecordStore:
             record: the run.
             rows: its per-row results, one row each; the frame's index is not kept.
             network: what it deployed, serialized.
+            history: what its training logged, with columns `name`, `step` and `value`.
 
         Raises:
             UserError: the disk is full, the folder is not writable, and the like.
@@ -95,6 +100,7 @@ class RecordStore:
         beside = {
             self.rows_path(record.run_id): None if rows is None else _to_parquet(rows),
             self.network_path(record.run_id): network,
+            self.history_path(record.run_id): None if history is None else _to_parquet(history),
         }
         for path, data in beside.items():
             if data is not None:

@@ -50,7 +50,7 @@ class Runtime:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     logger: Any = False
-    """A Lightning logger, or False."""
+    """A Lightning logger, several, or False."""
     progress: ProgressBar = field(default_factory=NoProgress)
 
 
