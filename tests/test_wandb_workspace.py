@@ -21,6 +21,7 @@ def call(*arguments: str, **environment: str | None) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_workspace_is_the_golden_one() -> None:
     pytest.importorskip("wandb_workspaces", reason="the extra wandb-workspace is not installed")
     code, printed = call("--print", WANDB_ENTITY=None)
