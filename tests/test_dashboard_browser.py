@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 
 from cfq_bench.dashboard.export import export
@@ -26,6 +27,7 @@ CHROMIUM = next(
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 EVIL = "<img src=x onerror=alert(1)>"
+HISTORY = pd.DataFrame({"name": "fit/loss", "step": [19, 39, 59], "value": [0.9, 0.5, 0.4]})
 ERRORS = {"lsq": 0.3, "kd_qat": 0.2, "cfq": 0.0625}
 
 
@@ -45,8 +47,12 @@ def results(tmp_path: Path) -> Path:
     for method, error in ERRORS.items():
         for bits in (3.5, 4.0):
             for seed in range(3):
-                rows = made_rows(3, group=EVIL) if (method, seed) == ("lsq", 0) else None
-                store.write(made_record(method, seed, error + 0.0125 * seed, bits), rows)
+                full = (method, seed) == ("lsq", 0)
+                store.write(
+                    made_record(method, seed, error + 0.0125 * seed, bits),
+                    made_rows(3, group=EVIL) if full else None,
+                    history=HISTORY if full else None,
+                )
     reason = f"RuntimeError: {EVIL}"
     store.write(made_record("pact", 0, status="failed", reason=reason, metrics={}), None)
     store.write(made_record("ptq", 1, 0.4, 4.0), None)  # a row that is not finished
@@ -92,7 +98,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    return [text.strip() for text in page.locator(selector).all_inner_texts()]
+    return [text.strip() for text in page.locator(selector).all_text_contents()]
 
 
 COMPARISON = "section[data-view=comparison] details:has(summary:text('W4A8'))"
@@ -135,6 +141,8 @@ def test_filter_sort_and_open_a_run(server: Dashboard, open_page: Callable[..., 
     assert page.inner_text("h1") == "lsq on compas (mlp2, 4 bits, seed 0)"
     assert "Rows that broke: 3 of 10." in page.content()
     assert page.get_by_text(EVIL).count() == 3
+    chart = page.get_by_role("img", name="fit/loss against optimizer step")
+    assert (chart.locator(".series path").count(), chart.is_visible()) == (1, True)
     page.go_back()
     assert page.inner_text("#status") == "6 of 20 runs shown."
     assert texts(page, f"{COMPARISON} tbody th") == ["lsq", "cfq"]
@@ -231,7 +239,7 @@ CONTRAST = """() => {
 def test_without_javascript(server: Dashboard, open_page: Callable[..., Page]) -> None:
     page = open_page(server.url, java_script_enabled=False)
     assert texts(page, f"{COMPARISON} tbody th")[1] == "lsq"
-    assert page.inner_text("main").count("Charts need JavaScript") == 2
+    assert (page.text_content("main") or "").count("Charts need JavaScript") == 2
     page.get_by_role("checkbox", name="cfq", exact=True).check()
     page.get_by_role("button", name="Apply").click()
     page.wait_for_url("**method=cfq")
@@ -271,6 +279,6 @@ def test_the_exported_page_works_from_a_file(results: Path, open_page: Callable[
     article = page.locator(f"#run-{name}")
     assert article.is_visible()
     assert not page.locator("#filters").is_visible()
-    assert "Rows that broke: 3 of 10." in article.inner_text()
+    assert "Rows that broke: 3 of 10." in (article.text_content() or "")
     page.go_back()
     assert page.locator("#filters").is_visible()
