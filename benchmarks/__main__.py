@@ -16,6 +16,7 @@ TOPICS = (
     "dice",
     "projection",
     "command",
+    "dashboard",
 )
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 

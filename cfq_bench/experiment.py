@@ -32,6 +32,7 @@ from cfq_bench.record.store import RecordStore
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.tracking.agent import refuse_other_values, under_agent
 from cfq_bench.tracking.wandb import Mode, Tracker
+from cfq_bench.training.history import History
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
 
 ABANDONED_S = 24 * 3600.0
@@ -64,7 +65,9 @@ class Options:
     device: str = "cpu"
     threads: int = 1
     progress: ProgressBar = field(default_factory=NoProgress)
-    publish: Callable[[Record, pd.DataFrame | None, bytes | None], object] | None = None
+    publish: (
+        Callable[[Record, pd.DataFrame | None, bytes | None, pd.DataFrame | None], object] | None
+    ) = None
     group: str | None = None
     callbacks: tuple[Callback, ...] = ()
 
@@ -119,7 +122,9 @@ def answer(settings: Settings, options: Options) -> Answer:
     device = _usable(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
-        runtime = Runtime(device, tracker.logger, options.progress, options.callbacks)
+        history = History()
+        loggers = [logger for logger in (tracker.logger, history) if logger is not False]
+        runtime = Runtime(device, loggers, options.progress, options.callbacks)
         try:
             outcome = _measure(settings, options, runtime)
         except NotApplicableError as why:
@@ -140,7 +145,9 @@ def answer(settings: Settings, options: Options) -> Answer:
             seconds=time.perf_counter() - start,
         )
         # The local record is the truth: first, W&B after it.
-        (options.publish or store.write)(record, outcome.rows, outcome.network)
+        (options.publish or store.write)(
+            record, outcome.rows, outcome.network, history.frame()
+        )
         _publish(record, tracker)
     return Answer(record, path, cached=False, note=tracker.note)
 

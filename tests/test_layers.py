@@ -28,6 +28,7 @@ LAYERS = [
     "record",
     "tracking",
     "report",
+    "dashboard",
     "experiment",
     "suites",
     "sweeps",

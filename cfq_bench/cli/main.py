@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from cfq_bench import __version__
+from cfq_bench.cli.dashboard import dashboard, wandb_workspace
 from cfq_bench.cli.data import FOLDER, data
 from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
@@ -126,6 +127,8 @@ def run(
 
 
 main.add_command(data)
+main.add_command(dashboard)
+main.add_command(wandb_workspace)
 main.add_command(sweep)
 
 

@@ -89,7 +89,12 @@ def _why(ours: Record, theirs: Record) -> str:
 def _copy(store: RecordStore, target: RecordStore, run_id: str) -> None:
     """The record last: it makes the run exist."""
     try:
-        for part in (RecordStore.rows_path, RecordStore.network_path, RecordStore.path):
+        for part in (
+            RecordStore.rows_path,
+            RecordStore.network_path,
+            RecordStore.history_path,
+            RecordStore.path,
+        ):
             source, copy = part(store, run_id), part(target, run_id)
             if source.exists():
                 temp = copy.with_name(f".tmp-merge-{copy.name}")

@@ -81,7 +81,11 @@ class RecordStore:
         return None if record is None or record.status == "failed" else record
 
     def write(
-        self, record: Record, rows: "pd.DataFrame | None", network: bytes | None = None
+        self,
+        record: Record,
+        rows: "pd.DataFrame | None",
+        network: bytes | None = None,
+        history: "pd.DataFrame | None" = None,
     ) -> None:
         """Store a run, in place of an earlier record of the same run.
 
@@ -89,15 +93,13 @@ class RecordStore:
             record: the run.
             rows: its per-row results, one row each; the frame's index is not kept.
             network: what it deployed, serialized.
+            history: what its training logged, with columns `name`, `step` and `value`.
 
         Raises:
             UserError: the disk is full, the folder is not writable, and the like.
         """
         text = record.to_json().encode()
-        beside = {
-            self.rows_path(record.run_id): None if rows is None else _to_parquet(rows),
-            self.network_path(record.run_id): network,
-        }
+        beside = self._beside(record.run_id, rows, network, history)
         for path, data in beside.items():
             if data is not None:
                 write_atomic(path, data)
@@ -111,7 +113,11 @@ class RecordStore:
                     raise explain(f"remove {path}", error) from error
 
     def publish(
-        self, record: Record, rows: "pd.DataFrame | None", network: bytes | None = None
+        self,
+        record: Record,
+        rows: "pd.DataFrame | None",
+        network: bytes | None = None,
+        history: "pd.DataFrame | None" = None,
     ) -> bool:
         """Store a run that others may be storing too: of all of them, the first one stays.
 
@@ -119,6 +125,7 @@ class RecordStore:
             record: the run.
             rows: its per-row results.
             network: what it deployed, serialized.
+            history: what its training logged, as for `write`.
 
         Returns:
             Whether this record was stored. If not, another one of the same run was there.
@@ -133,12 +140,10 @@ class RecordStore:
         write_atomic(temp, record.to_json().encode())
         try:
             # What lies beside is the same for every worker: a configuration has one result.
-            for beside, data in (
-                (self.rows_path(record.run_id), None if rows is None else _to_parquet(rows)),
-                (self.network_path(record.run_id), network),
-            ):
+            beside = self._beside(record.run_id, rows, network, history)
+            for each, data in beside.items():
                 if data is not None:
-                    write_atomic(beside, data)
+                    write_atomic(each, data)
             os.link(temp, path)  # fails where the name is taken, which a rename does not
         except FileExistsError:
             return False
@@ -148,28 +153,51 @@ class RecordStore:
             temp.unlink(missing_ok=True)
         return True
 
+    def _beside(
+        self,
+        run_id: str,
+        rows: "pd.DataFrame | None",
+        network: bytes | None,
+        history: "pd.DataFrame | None",
+    ) -> dict[Path, bytes | None]:
+        """What lies beside a record: file -> content, None where the run left none."""
+        return {
+            self.rows_path(run_id): None if rows is None else _to_parquet(rows),
+            self.network_path(run_id): network,
+            self.history_path(run_id): None if history is None else _to_parquet(history),
+        }
+
+    def history_path(self, run_id: str) -> Path:
+        """Return the file of the run's training history."""
+        return self.runs_dir / f"{run_id}.history.parquet"
+
+    def read_history(self, run_id: str) -> dict[str, list[tuple[int, float]]]:
+        """Return (step, value) pairs of each logged quantity; empty where none was kept.
+
+        Raises:
+            UserError: the file is corrupt.
+        """
+        path = self.history_path(run_id)
+        if not path.exists():
+            return {}
+        history: dict[str, list[tuple[int, float]]] = {}
+        for line in _read_parquet(path).to_pylist():
+            history.setdefault(line["name"], []).append((line["step"], line["value"]))
+        return history
+
     def read_rows(self, run_id: str) -> "pd.DataFrame":
         """Return the run's per-row results, with a fresh index.
 
         Raises:
             UserError: the run has none, or the file is corrupt.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = self.rows_path(run_id)
         try:
-            data = path.read_bytes()
+            rows: pd.DataFrame = _read_parquet(path).to_pandas()
         except FileNotFoundError:
             raise UserError(
                 f"run {run_id} has no per-row results ({path}): rerun it with --force"
             ) from None
-        except OSError as error:
-            raise explain(f"read {path}", error) from error
-        try:
-            rows: pd.DataFrame = pq.read_table(pa.BufferReader(data)).to_pandas()
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
         return rows
 
     def all(self) -> list[Record]:
@@ -207,6 +235,28 @@ class RecordStore:
 def _listing(ids: list[str]) -> str:
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
     return (", ".join(ids[:_SHOWN]) or "none") + more
+
+
+def _read_parquet(path: Path) -> Any:
+    """The table in a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UserError: it is corrupt, or cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise explain(f"read {path}", error) from error
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
 
 
 def _to_parquet(rows: "pd.DataFrame") -> bytes:

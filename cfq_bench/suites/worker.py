@@ -95,14 +95,19 @@ def _run_leased(
     if store.path(name).exists():  # published between the look at it and the lease
         return False
 
-    def publish(record: "Record", rows: "pd.DataFrame | None", network: bytes | None) -> None:
-        if not (lease.is_mine() and store.publish(record, rows, network)):
+    def publish(
+        record: "Record",
+        rows: "pd.DataFrame | None" = None,
+        network: bytes | None = None,
+        history: "pd.DataFrame | None" = None,
+    ) -> None:
+        if not (lease.is_mine() and store.publish(record, rows, network, history)):
             raise LeaseLostError(name)
 
     try:
         if lease.holder.attempt > ATTEMPTS:
             why = f"its worker was killed {ATTEMPTS} times: is there memory enough for the run?"
-            publish(_failure(config, why), None, None)
+            publish(_failure(config, why))
             return True
         from cfq_bench.experiment import Options, answer
 
@@ -116,7 +121,7 @@ def _run_leased(
         try:
             answer(settings_from_config(config), options)
         except UserError as error:
-            publish(_failure(config, str(error)), None, None)
+            publish(_failure(config, str(error)))
     except LeaseLostError:
         return False
     return True

@@ -54,7 +54,7 @@ class Runtime:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     logger: Any = False
-    """A Lightning logger, or False."""
+    """A Lightning logger, several, or False."""
     progress: ProgressBar = field(default_factory=NoProgress)
     callbacks: tuple[Callback, ...] = ()
     """Lightning callbacks of the method's last fit; they may look, and stop it, never change it."""
