@@ -127,8 +127,9 @@ def _first_largest(values: Tensor) -> tuple[Tensor, Tensor]:
     """
     order = torch.arange(float(len(values)), device=values.device)[:, None]
     best = values.amax(0)
-    behind = (values - best).sign_()  # 0 at the largest, else -1
-    place = order - behind * len(values)
+    # 0 at the largest, else -1; in place, as fresh memory costs more than the arithmetic.
+    behind = (values - best).sign_()
+    place = behind.mul_(-len(values)).add_(order)
     return best, place == place.amin(0)
 
 

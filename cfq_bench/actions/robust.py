@@ -113,7 +113,8 @@ class WorstCase(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, d) -> (B, classes)."""
         logits = torch.stack([member(inputs) for member in self.members])  # (M, B, C)
-        target = torch.full((len(inputs),), self.target, device=inputs.device)
-        margins = torch.stack([target_margin(each, target) for each in logits.detach()])  # (M, B)
+        every = logits.detach().flatten(0, 1)  # (M B, C)
+        target = torch.full((len(every),), self.target, device=inputs.device)
+        margins = target_margin(every, target).view(len(logits), -1)  # (M, B)
         worst = margins.argmin(dim=0)  # (B,)
         return logits[worst, torch.arange(len(inputs), device=inputs.device)]
