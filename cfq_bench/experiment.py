@@ -145,9 +145,7 @@ def answer(settings: Settings, options: Options) -> Answer:
             seconds=time.perf_counter() - start,
         )
         # The local record is the truth: first, W&B after it.
-        (options.publish or store.write)(
-            record, outcome.rows, outcome.network, history.frame()
-        )
+        (options.publish or store.write)(record, outcome.rows, outcome.network, history.frame())
         _publish(record, tracker)
     return Answer(record, path, cached=False, note=tracker.note)
 
