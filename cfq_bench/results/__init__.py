@@ -1,0 +1,1 @@
+"""What suites came to: the input of figures, reports and dashboards."""

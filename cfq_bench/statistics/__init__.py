@@ -1,0 +1,1 @@
+"""How sure a comparison is: summaries over seeds, bootstrap intervals, paired tests."""
