@@ -86,6 +86,42 @@ def with_gradients(
     return out.detach(), to_value, to_parameter
 
 
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("step", [0.25, 0.3])
+def test_lsq_is_pytorchs_learnable_fake_quantizer(bits: int, step: float) -> None:
+    """PyTorch's own kernel for quantization-aware training, written by others from the same paper.
+
+    It divides by multiplying with 1 / step and lets gradients pass at the clip's ends: values whose
+    quotient is near a tie or at an end are left out.
+    """
+    low, high = signed_range(bits)
+    value = torch.randn(4096, generator=torch.Generator().manual_seed(bits)) * step * high
+    ratio = value / step
+    ends = torch.tensor([low, high])
+    near = ((ratio - ratio.floor() - 0.5).abs() < 1e-4) | ((ratio[:, None] - ends).abs() < 0.5).any(
+        1
+    )
+    value = value[~near]
+    upstream = torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+    found = []
+    for kernel in (
+        lambda v, s: lsq(v, s, low, high, 0.125),
+        lambda v, s: torch.ops.aten._fake_quantize_learnable_per_tensor_affine(
+            v, s, torch.zeros(1), low, high, 0.125
+        ),
+    ):
+        v, s = value.clone().requires_grad_(), torch.tensor([step], requires_grad=True)
+        out = kernel(v, s)
+        out.backward(upstream)
+        assert v.grad is not None
+        assert s.grad is not None
+        found.append((out.detach(), v.grad, s.grad))
+    (ours, our_value, our_step), (theirs, their_value, their_step) = found
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0.0)
+    assert torch.equal(our_value, their_value)
+    torch.testing.assert_close(our_step, their_step, rtol=1e-4, atol=1e-4)
+
+
 # --- LSQ ---
 
 
