@@ -1,0 +1,105 @@
+"""Figures of what a method costs: time, and the price of a robust action."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.figure import Figure
+
+from cfq_bench.figures.kinds import method_name
+from cfq_bench.figures.plots import Cloud, Point, dots, scatter
+from cfq_bench.figures.series import (
+    Measure,
+    Panel,
+    axis_label,
+    metric,
+    on_axis,
+    over_seeds,
+    panels_of,
+    rows_of,
+    tabulate,
+    wrapped,
+)
+from cfq_bench.results.collect import Result
+
+
+def is_ptq(result: Result) -> bool:
+    """Whether it is post-training quantization as such, the unit of an overhead."""
+    return method_name(result) == "ptq"
+
+
+def is_plain_qat(result: Result) -> bool:
+    """Whether it is CFQ without its term: the same steps, quantizer and bits."""
+    return result.record.config["method"].get("eta") == 0.0
+
+
+def training_time(results: Sequence[Result]) -> Figure:
+    """Fitting time of every row, relative to training without the term of recourse."""
+    measure, rows = relative_time(results, is_plain_qat), rows_of(results)
+    panels = [
+        Panel(
+            title,
+            "fitting time (QAT = 1)",
+            tabulate(rows, [""], lambda row, _: over_seeds(_of(part, row), measure)),
+        )
+        for title, part in panels_of(results).items()
+    ]
+    return dots(wrapped(panels, 2))
+
+
+def overhead(results: Sequence[Result]) -> Figure:
+    """VD and its twin against the fitting time, relative to post-training quantization."""
+    measure = relative_time(results, is_ptq)
+    clouds = [
+        _cloud(title, part, "fitting time (PTQ = 1)", measure, key)
+        for title, part in panels_of(results).items()
+        for key in ("recourse/vd", "recourse/vd_adverse")
+    ]
+    return scatter(clouds, log_x=True)
+
+
+def robustness(results: Sequence[Result]) -> Figure:
+    """How often an action works on fresh variants of f_q, against what it costs."""
+    cost, key = "recourse/crg", "robust/success"
+    clouds = [
+        _cloud(title, part, axis_label(cost), metric(cost), key, axis="kappa")
+        for title, part in panels_of(results, "kappa").items()
+    ]
+    return scatter(clouds)
+
+
+def _cloud(
+    title: str,
+    part: Sequence[Result],
+    x_label: str,
+    x: Measure,
+    key: str,
+    *,
+    axis: str | None = None,
+) -> Cloud:
+    """One point for each row of the table and value of the axis that has both coordinates."""
+    points = []
+    for place in dict.fromkeys(on_axis(axis, r) for r in part):
+        for row, method in rows_of(part).items():
+            cell = [r for r in _of(part, row) if on_axis(axis, r) == place]
+            across, up = over_seeds(cell, x), over_seeds(cell, metric(key))
+            if across is not None and up is not None:
+                points.append(Point(row, method, f"{axis} {place}" if axis else "", across, up))
+    return Cloud(title, x_label, axis_label(key), tuple(points))
+
+
+def relative_time(results: Sequence[Result], is_unit: Callable[[Result], bool]) -> Measure:
+    """Fitting time over that of the first row that is the unit, at the same seed and cell."""
+    unit: dict[tuple[object, int], float] = {}
+    for result in filter(is_unit, results):
+        seconds = result.value("time/fit_s")
+        if seconds:
+            unit.setdefault((result.cell, result.seed), seconds)
+
+    def measure(result: Result) -> float | None:
+        own, other = result.value("time/fit_s"), unit.get((result.cell, result.seed))
+        return None if own is None or other is None else own / other
+
+    return measure
+
+
+def _of(results: Sequence[Result], row: str) -> list[Result]:
+    return [result for result in results if result.row == row]
