@@ -8,6 +8,7 @@ from cfq_bench.figures import plots
 from cfq_bench.figures.bars import grouped_bars
 from cfq_bench.figures.kinds import Builder, method_name, number_setting
 from cfq_bench.figures.series import (
+    Panel,
     Place,
     Series,
     laid_out,
@@ -104,7 +105,7 @@ def by_row(*metrics: str, axis: str | None = None, columns: int = 2) -> Builder:
 
 def _over_axis(
     results: Sequence[Result], axis: str | None, metrics: Sequence[str], columns: int = 2
-) -> list[list[plots.Panel]]:
+) -> list[list[Panel]]:
     """Panels of every row of the table at every value of an axis; without one, at one place."""
     rows, places = rows_of(results), _values(results, axis)
 

@@ -39,12 +39,12 @@ def _is_quantized(result: Result) -> bool:
 
 
 def _is_clean(result: Result) -> bool:
-    return result.record.config["method"].get("noise") == 0.0
+    return bool(result.record.config["method"].get("noise") == 0.0)
 
 
 def _has_most_steps(result: Result) -> bool:
     # Noise is studied on the whole teacher, the paper's K = 3.
-    return result.record.config["method"].get("steps") == 3
+    return bool(result.record.config["method"].get("steps") == 3)
 
 
 def _is_trained_for_recourse(result: Result) -> bool:

@@ -8,15 +8,16 @@ from cfq_bench.figures.kinds import method_name
 from cfq_bench.figures.plots import Cloud, Point, dots, scatter
 from cfq_bench.figures.series import (
     Measure,
-    Panel,
+    Series,
     axis_label,
     metric,
+    of_row,
     on_axis,
+    one_kind,
     over_seeds,
     panels_of,
     rows_of,
     tabulate,
-    wrapped,
 )
 from cfq_bench.results.collect import Result
 
@@ -28,21 +29,17 @@ def is_ptq(result: Result) -> bool:
 
 def is_plain_qat(result: Result) -> bool:
     """Whether it is CFQ without its term: the same steps, quantizer and bits."""
-    return result.record.config["method"].get("eta") == 0.0
+    return bool(result.record.config["method"].get("eta") == 0.0)
 
 
 def training_time(results: Sequence[Result]) -> Figure:
     """Fitting time of every row, relative to training without the term of recourse."""
     measure, rows = relative_time(results, is_plain_qat), rows_of(results)
-    panels = [
-        Panel(
-            title,
-            "fitting time (QAT = 1)",
-            tabulate(rows, [""], lambda row, _: over_seeds(_of(part, row), measure)),
-        )
-        for title, part in panels_of(results).items()
-    ]
-    return dots(wrapped(panels, 2))
+
+    def series(part: list[Result]) -> tuple[Series, ...]:
+        return tabulate(rows, [""], lambda row, _: over_seeds(of_row(part, row), measure))
+
+    return dots(one_kind(results, "fitting time (QAT = 1)", series))
 
 
 def overhead(results: Sequence[Result]) -> Figure:
@@ -79,7 +76,7 @@ def _cloud(
     points = []
     for place in dict.fromkeys(on_axis(axis, r) for r in part):
         for row, method in rows_of(part).items():
-            cell = [r for r in _of(part, row) if on_axis(axis, r) == place]
+            cell = [r for r in of_row(part, row) if on_axis(axis, r) == place]
             across, up = over_seeds(cell, x), over_seeds(cell, metric(key))
             if across is not None and up is not None:
                 points.append(Point(row, method, f"{axis} {place}" if axis else "", across, up))
@@ -99,7 +96,3 @@ def relative_time(results: Sequence[Result], is_unit: Callable[[Result], bool]) 
         return None if own is None or other is None else own / other
 
     return measure
-
-
-def _of(results: Sequence[Result], row: str) -> list[Result]:
-    return [result for result in results if result.row == row]

@@ -13,12 +13,14 @@ from cfq_bench.figures.series import (
     Measure,
     Panel,
     Place,
+    Series,
     axis_label,
+    of_row,
+    one_kind,
     over_seeds,
     panels_of,
     rows_of,
     tabulate,
-    wrapped,
 )
 from cfq_bench.results.collect import Result
 from cfq_bench.statistics.summary import Summary
@@ -37,20 +39,25 @@ def by_group(*metrics: str) -> Builder:
 
     def build(results: Sequence[Result]) -> Figure:
         rows = rows_of(results)
-        page = []
-        for title, part in panels_of(results).items():
-            for attribute, groups in _attributes(part).items():
 
-                def panel(key: str) -> Panel:
-                    def value(row: str, group: Place) -> Summary | None:
-                        return over_seeds(
-                            (r for r in part if r.row == row), _of_group(attribute, group, key)
-                        )
+        def series(part: list[Result], attribute: str, key: str) -> tuple[Series, ...]:
+            def value(row: str, group: Place) -> Summary | None:
+                return over_seeds(of_row(part, row), _of_group(attribute, group, key))
 
-                    series = tabulate(rows, groups, value)
-                    return Panel(f"{title}, {attribute}", axis_label(f"recourse/{key}"), series)
+            return tabulate(rows, _groups(part)[attribute], value)
 
-                page.append([panel(key) for key in metrics])
+        page = [
+            [
+                Panel(
+                    f"{title}, {attribute}",
+                    axis_label(f"recourse/{key}"),
+                    series(part, attribute, key),
+                )
+                for key in metrics
+            ]
+            for title, part in panels_of(results).items()
+            for attribute in _groups(part)
+        ]
         return grouped_bars(page)
 
     return build
@@ -60,40 +67,38 @@ def margins(results: Sequence[Result]) -> Figure:
     """Quantiles of the target margin at the teacher's actions, on f and on each f_q."""
     rows = {TEACHER: "fp32", **rows_of(results)}
     levels = [line["quantile"] for line in results[0].record.details[MARGINS]]
-    panels = []
-    for title, part in panels_of(results).items():
 
+    def series(part: list[Result]) -> tuple[Series, ...]:
         def value(row: str, level: Place) -> Summary | None:
-            own = (r for r in part if row in (TEACHER, r.row))
-            return over_seeds(own, _quantile(level, "teacher" if row == TEACHER else "quantized"))
+            if row == TEACHER:
+                return over_seeds(part, _quantile(level, "teacher"))
+            return over_seeds(of_row(part, row), _quantile(level, "quantized"))
 
-        panels.append(Panel(title, "target margin (logits)", tabulate(rows, levels, value)))
-    return ranges(wrapped(panels, 2))
+        return tabulate(rows, levels, value)
+
+    return ranges(one_kind(results, "target margin (logits)", series))
 
 
 def layer_bits(results: Sequence[Result]) -> Figure:
     """Weight bits of every layer."""
     rows = rows_of(results)
     layers = list(dict.fromkeys(name for r in results for name in r.record.details[BITS]))
-    panels = []
-    for title, part in panels_of(results).items():
 
+    def series(part: list[Result]) -> tuple[Series, ...]:
         def value(row: str, layer: Place) -> Summary | None:
-            own = (r for r in part if r.row == row)
-            return over_seeds(own, lambda r: r.record.details[BITS].get(layer))
+            return over_seeds(of_row(part, row), lambda r: r.record.details[BITS].get(layer))
 
-        panels.append(Panel(title, "weight bits", tabulate(rows, layers, value)))
-    return grouped_bars(wrapped(panels, 2))
+        return tabulate(rows, layers, value)
+
+    return grouped_bars(one_kind(results, "weight bits", series))
 
 
-def _attributes(results: Sequence[Result]) -> dict[str, list[str]]:
-    """Protected attributes with their groups."""
-    found: dict[str, list[str]] = {}
+def _groups(results: Sequence[Result]) -> dict[str, list[str]]:
+    """Groups by protected attribute."""
+    found: dict[str, dict[str, None]] = {}
     for line in (line for r in results for line in r.record.details[GROUPS]):
-        groups = found.setdefault(line["attribute"], [])
-        if line["group"] not in groups:
-            groups.append(line["group"])
-    return found
+        found.setdefault(line["attribute"], {})[line["group"]] = None
+    return {attribute: list(groups) for attribute, groups in found.items()}
 
 
 def _of_group(attribute: str, group: Place, key: str) -> Measure:

@@ -42,10 +42,10 @@ class Needs:
         if self.suites and results.suite not in self.suites:
             return ()
         found = tuple(r for r in results.finished if self._has_all(r) and self.only(r))
-        varied = (
+        varied: list[set[str] | set[float]] = [
             *({dict(r.cell)[axis] for r in found} for axis in self.axes),
             *({number_setting(name, r) for r in found} for name in self.settings),
-        )
+        ]
         known = all(any(r.value(key) is not None for r in found) for key in self.metrics)
         return found if known and all(len(values) > 1 for values in varied) else ()
 

@@ -6,9 +6,12 @@ which tests and users find them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from math import ceil, isnan
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -68,12 +71,15 @@ def curves(
         if ticks:
             ax.set_xticks(ticks)
         if share is not None and panel in rows[0]:
-            whole, label = share
-            above = ax.secondary_xaxis("top", (lambda x: x / whole, lambda x: x * whole))
-            above.set_xlabel(label)
+            _axis_above(ax, *share)
     if len(known) > 1:
         legend(figure, [line_handle(label, look) for label, look in known.items()])
     return figure
+
+
+def _axis_above(ax: Axes, whole: float, label: str) -> None:
+    scales = (partial(np.multiply, 1.0 / whole), partial(np.multiply, whole))
+    ax.secondary_xaxis("top", functions=scales).set_xlabel(label)
 
 
 def dots(rows: Rows) -> Figure:

@@ -86,6 +86,11 @@ def rows_of(results: Iterable[Result]) -> dict[str, str]:
     return {result.row: result.record.config["method"]["name"] for result in results}
 
 
+def of_row(results: Iterable[Result], row: str) -> list[Result]:
+    """Results of one row of the table."""
+    return [result for result in results if result.row == row]
+
+
 def panels_of(results: Iterable[Result], *axes: str) -> dict[str, list[Result]]:
     """Results by their place on all axes but the given ones; titles are the places."""
     found: dict[str, list[Result]] = {}
@@ -135,6 +140,20 @@ def laid_out(
         for title, part in panels_of(results, *along).items()
     ]
     return page if len(metrics) > 1 else wrapped([panel for row in page for panel in row], columns)
+
+
+def one_kind(
+    results: Sequence[Result], value: str, series: Callable[[list[Result]], tuple[Series, ...]]
+) -> list[list[Panel]]:
+    """Panels, two in a row of the page, that show one kind of value, which is no metric.
+
+    Args:
+        results: of the figure.
+        value: label of the values' axis.
+        series: of one panel's results.
+    """
+    panels = [Panel(title, value, series(part)) for title, part in panels_of(results).items()]
+    return wrapped(panels, 2)
 
 
 def wrapped(panels: Sequence[Panel], columns: int) -> list[list[Panel]]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import matplotlib.style
 
@@ -64,7 +65,8 @@ _MARKERS = {
     "cfq_distilled": "*",
 }
 _SPARE_MARKERS = ("h", "8", "d", "P", "X")
-DASHES = ("-", "--", ":", "-.")
+Dash = Literal["-", "--", ":", "-."]
+DASHES: tuple[Dash, ...] = ("-", "--", ":", "-.")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
 CATEGORY_MARKERS = ("o", "s", "^", "D", "v", "P")
 """Where a mark tells categories apart instead of methods."""
@@ -84,7 +86,7 @@ class Look:
 
     colour: str
     marker: str
-    dash: str
+    dash: Dash
     hatch: str
 
 
