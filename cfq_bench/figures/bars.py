@@ -7,11 +7,12 @@ from cfq_bench.figures.page import (
     bar_handle,
     categories_on_y,
     ends,
+    label_values,
     legend,
     looks_of,
     means,
     page,
-    zero_line,
+    show_zero,
 )
 from cfq_bench.figures.style import NEUTRAL
 
@@ -48,8 +49,8 @@ def grouped_bars(rows: Rows) -> Figure:
             )
             ax.hlines(places, *ends(series), color=NEUTRAL, linewidth=1.2)
         categories_on_y(ax, [str(name) for name in panel.series[0].x])
-        zero_line(ax, panel, across=True)
-        ax.set_xlabel(panel.value)
+        show_zero(ax, panel, across=True)
+    label_values(figure, axes, across=True)
     if len(known) > 1:
         legend(figure, [bar_handle(label, look) for label, look in known.items()])
     return figure

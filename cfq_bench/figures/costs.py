@@ -32,9 +32,11 @@ def is_plain_qat(result: Result) -> bool:
     return bool(result.record.config["method"].get("eta") == 0.0)
 
 
-def training_time(results: Sequence[Result]) -> Figure:
+def training_time(results: Sequence[Result]) -> Figure | None:
     """Fitting time of every row, relative to training without the term of recourse."""
     measure, rows = relative_time(results, is_plain_qat), rows_of(results)
+    if all(measure(result) is None for result in results):
+        return None
 
     def series(part: list[Result]) -> tuple[Series, ...]:
         return tabulate(rows, [""], lambda row, _: over_seeds(of_row(part, row), measure))
@@ -42,7 +44,7 @@ def training_time(results: Sequence[Result]) -> Figure:
     return dots(one_kind(results, "fitting time (QAT = 1)", series))
 
 
-def overhead(results: Sequence[Result]) -> Figure:
+def overhead(results: Sequence[Result]) -> Figure | None:
     """VD and its twin against the fitting time, relative to post-training quantization."""
     measure = relative_time(results, is_ptq)
     clouds = [
@@ -53,7 +55,7 @@ def overhead(results: Sequence[Result]) -> Figure:
     return scatter(clouds, log_x=True)
 
 
-def robustness(results: Sequence[Result]) -> Figure:
+def robustness(results: Sequence[Result]) -> Figure | None:
     """How often an action works on fresh variants of f_q, against what it costs."""
     cost, key = "recourse/crg", "robust/success"
     clouds = [

@@ -37,9 +37,9 @@ def draw_figures(results: Results) -> list[Drawing]:
     drawings = []
     for kind in FIGURES:
         picked = kind.needs.pick(results)
-        if picked:
-            with styled():
-                figure = kind.build(picked)
+        with styled():
+            figure = kind.build(picked) if picked else None
+            if figure is not None:
                 caption = describe(kind, picked, results)
                 svg = to_svg(figure, kind.name, kind.title, caption)
                 drawings.append(Drawing(kind.name, kind.title, caption, svg, to_pdf(figure)))

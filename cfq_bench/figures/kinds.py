@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from cfq_bench.results.collect import Result, Results
 
-Builder = Callable[[Sequence[Result]], Figure]
+Builder = Callable[[Sequence[Result]], Figure | None]
+"""None where results that have all that is needed still leave nothing to plot."""
 
 
 def everything(result: Result) -> bool:

@@ -90,27 +90,41 @@ def categories_on_y(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def zero_line(ax: Axes, panel: Panel, *, across: bool) -> None:
-    """A line at 0 where values lie on both sides; else the axis begins there.
+def show_zero(ax: Axes, panel: Panel, *, across: bool) -> None:
+    """A line at 0, where the axis begins unless there are values below.
 
     Args:
         ax: where.
         panel: what it shows.
         across: whether values run along the x axis.
     """
-    if min(values_seen(panel), default=0.0) < 0.0:
-        (ax.axvline if across else ax.axhline)(0.0, color=NEUTRAL, linewidth=0.9, zorder=1.5)
-    elif across:
-        ax.set_xlim(left=0.0)
-    else:
-        ax.set_ylim(bottom=0.0)
+    (ax.axvline if across else ax.axhline)(0.0, color=NEUTRAL, linewidth=0.9, zorder=1.5)
+    values = list(values_seen(panel))
+    if min(values, default=0.0) >= 0.0:
+        low = -0.025 * max(values, default=1.0)  # so that marks at 0 are whole
+        (ax.set_xlim if across else ax.set_ylim)(low)
+
+
+def label_values(figure: Figure, axes: Sequence[tuple[Panel, Axes]], *, across: bool) -> None:
+    """Label the values' axes: once for the page where all panels show the same.
+
+    Args:
+        figure: of the panels.
+        axes: from `page`.
+        across: whether values run along the x axis.
+    """
+    if len(axes) > 1 and len({panel.value for panel, _ in axes}) == 1:
+        (figure.supxlabel if across else figure.supylabel)(axes[0][0].value, fontsize="medium")
+        return
+    for panel, ax in axes:
+        (ax.set_xlabel if across else ax.set_ylabel)(panel.value)
 
 
 def legend(figure: Figure, handles: Sequence[Artist], *, columns: int = 3) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, above them: it hides no data."""
     if handles:
         figure.legend(
-            handles=list(handles), loc="outside lower center", ncols=min(columns, len(handles))
+            handles=list(handles), loc="outside upper center", ncols=min(columns, len(handles))
         )
 
 

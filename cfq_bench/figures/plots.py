@@ -14,19 +14,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from cfq_bench.figures.page import (
     WIDTH,
     Rows,
     categories_on_y,
     ends,
+    label_values,
     legend,
     line_handle,
     looks_of,
     means,
     page,
     reach,
-    zero_line,
+    show_zero,
 )
 from cfq_bench.figures.style import CATEGORY_MARKERS, NEUTRAL, looks
 from cfq_bench.statistics.summary import Summary
@@ -53,6 +55,9 @@ def curves(
     """
     figure, axes = page(rows, [2.3] * len(rows))
     known = looks_of(rows)
+    every_x = [float(x) for panel, _ in axes for series in panel.series for x in series.x]
+    low_x, high_x = min(every_x), max(every_x)
+    margin = 0.05 * (high_x - low_x)
     for panel, ax in axes:
         for series in panel.series:
             look, (low, high) = known[series.label], ends(series)
@@ -65,13 +70,14 @@ def curves(
                 marker=look.marker,
                 label=series.label,
             )
-        zero_line(ax, panel, across=False)
-        ax.set_xlabel(x_label)
-        ax.set_ylabel(panel.value)
+        show_zero(ax, panel, across=False)
+        ax.set_xlim(low_x - margin, high_x + margin)
         if ticks:
             ax.set_xticks(ticks)
         if share is not None and panel in rows[0]:
             _axis_above(ax, *share)
+    label_values(figure, axes, across=False)
+    figure.supxlabel(x_label, fontsize="medium")
     if len(known) > 1:
         legend(figure, [line_handle(label, look) for label, look in known.items()])
     return figure
@@ -119,8 +125,8 @@ def dots(rows: Rows) -> Figure:
         for boundary in range(1, len(panel.series)):
             ax.axhline(boundary - 0.5, color="#e4e7eb", linewidth=0.6, zorder=0.5)
         categories_on_y(ax, [series.label for series in panel.series])
-        zero_line(ax, panel, across=True)
-        ax.set_xlabel(panel.value)
+        show_zero(ax, panel, across=True)
+    label_values(figure, axes, across=True)
     if len(categories) > 1:
         marked = zip(categories, cycle(CATEGORY_MARKERS))
         legend(figure, [_category_handle(k, *pair) for k, pair in enumerate(marked)])
@@ -157,8 +163,8 @@ def ranges(rows: Rows) -> Figure:
             ax.hlines(i, values[1], values[3], color=look.colour, linewidth=6.0, alpha=0.55)
             ax.plot(values[2], i, color=look.colour, marker=look.marker, label=series.label)
         categories_on_y(ax, [series.label for series in panel.series])
-        zero_line(ax, panel, across=True)
-        ax.set_xlabel(panel.value)
+        show_zero(ax, panel, across=True)
+    label_values(figure, axes, across=True)
     return figure
 
 
@@ -183,19 +189,25 @@ class Cloud:
     points: tuple[Point, ...]
 
 
-def scatter(clouds: Sequence[Cloud], *, log_x: bool = False) -> Figure:
+def scatter(clouds: Sequence[Cloud], *, log_x: bool = False) -> Figure | None:
     """Points with both intervals; the mark is the row's, filled at the first place alone.
 
     Args:
         clouds: one pair of axes each, side by side in twos.
         log_x: whether the x axis is logarithmic.
+
+    Returns:
+        None without a point; clouds without one are left out.
     """
+    clouds = [cloud for cloud in clouds if cloud.points]
+    if not clouds:
+        return None
     height = 2.7 * ceil(len(clouds) / 2) + 1.2
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     every = [point for cloud in clouds for point in cloud.points]
     known = looks({point.label: point.method for point in every})
     places = list(dict.fromkeys(point.place for point in every))
-    spec = figure.add_gridspec(ceil(len(clouds) / 2), 2)
+    spec = figure.add_gridspec(ceil(len(clouds) / 2), min(len(clouds), 2))
     for n, cloud in enumerate(clouds):
         ax = figure.add_subplot(spec[n // 2, n % 2])
         for point in cloud.points:
@@ -218,6 +230,9 @@ def scatter(clouds: Sequence[Cloud], *, log_x: bool = False) -> Figure:
         ax.set_ylabel(cloud.y_label)
         if log_x:
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.xaxis.set_minor_locator(NullLocator())
     handles = [line_handle(label, look) for label, look in known.items()]
     for handle in handles:
         handle.set_linestyle("none")

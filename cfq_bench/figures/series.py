@@ -48,20 +48,20 @@ def axis_label(key: str) -> str:
     """A metric's short name with its unit.
 
     >>> axis_label("recourse/vd"), axis_label("recourse/crg")
-    ('VD (share of actions)', 'CRG (relative change of cost)')
+    ('VD (share)', 'CRG (relative)')
     """
     return f"{METRICS[key].label} ({_UNITS[key]})" if key in _UNITS else METRICS[key].label
 
 
 _UNITS = {
-    "recourse/vd": "share of actions",
-    "recourse/vd_adverse": "share of actions",
-    "recourse/boundary_error": "share of actions",
-    "recourse/crg": "relative change of cost",
-    "recourse/crg_abs": "relative change of cost",
-    "recourse/frr": "share of rejected rows",
-    "task/acc": "share of rows",
-    "robust/success": "share of variants",
+    "recourse/vd": "share",
+    "recourse/vd_adverse": "share",
+    "recourse/boundary_error": "share",
+    "recourse/crg": "relative",
+    "recourse/crg_abs": "relative",
+    "recourse/frr": "share",
+    "task/acc": "share",
+    "robust/success": "share",
 }
 
 
@@ -82,8 +82,18 @@ def on_axis(axis: str | None, result: Result) -> str:
 
 
 def rows_of(results: Iterable[Result]) -> dict[str, str]:
-    """The method of each row, in the suite's order."""
-    return {result.row: result.record.config["method"]["name"] for result in results}
+    """The method of each row, in the suite's order.
+
+    A cell may leave rows out, so that the order is that of the cell with the most of them.
+    """
+    cells: dict[object, dict[str, str]] = {}
+    for result in results:
+        rows = cells.setdefault(result.cell, {})
+        rows[result.row] = result.record.config["method"]["name"]
+    ordered: dict[str, str] = {}
+    for rows in sorted(cells.values(), key=len, reverse=True):
+        ordered |= {row: method for row, method in rows.items() if row not in ordered}
+    return ordered
 
 
 def of_row(results: Iterable[Result], row: str) -> list[Result]:

@@ -64,7 +64,7 @@ _MARKERS = {
     "cfq": "v",
     "cfq_distilled": "*",
 }
-_SPARE_MARKERS = ("h", "8", "d", "P", "X")
+_SPARE_MARKERS = ("h", "8", "d", "1", "+")
 Dash = Literal["-", "--", ":", "-."]
 DASHES: tuple[Dash, ...] = ("-", "--", ":", "-.")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
@@ -79,9 +79,9 @@ class Look:
 
     Attributes:
         colour: its method's.
-        marker: its method's.
-        dash: of its line; variants of a method differ in it,
-        hatch: and in this, of its bars.
+        marker: its method's; variants of a method differ in it,
+        dash: and in this, of a line,
+        hatch: and in this, of a bar.
     """
 
     colour: str
@@ -104,13 +104,15 @@ def looks(methods: Mapping[str, str]) -> dict[str, Look]:
     ['-', '--']
     """
     seen: Counter[str] = Counter()
+    taken = {_MARKERS.get(method) for method in methods.values()}
+    free = iter([m for m in (*_MARKERS.values(), *_SPARE_MARKERS) if m not in taken])
     out = {}
     for label, method in methods.items():
         n = seen[method]
         seen[method] += 1
         colour = _COLOURS.get(method, _SPARE[derive_seed(0, method) % len(_SPARE)])
         own = _SPARE_MARKERS[derive_seed(1, method) % len(_SPARE_MARKERS)]
-        marker = _MARKERS.get(method, own)
+        marker = _MARKERS.get(method, own) if n == 0 else next(free, own)
         out[label] = Look(colour, marker, DASHES[n % len(DASHES)], HATCHES[n % len(HATCHES)])
     return out
 
