@@ -57,7 +57,7 @@ def curves(
     known = looks_of(rows)
     every_x = [float(x) for panel, _ in axes for series in panel.series for x in series.x]
     low_x, high_x = min(every_x), max(every_x)
-    margin = 0.05 * (high_x - low_x)
+    margin = 0.05 * (high_x - low_x) or 0.5
     for panel, ax in axes:
         for series in panel.series:
             look, (low, high) = known[series.label], ends(series)
@@ -120,7 +120,7 @@ def dots(rows: Rows) -> Figure:
                     markersize=4.5,
                     linestyle="none",
                     elinewidth=1.1,
-                    label=f"{series.label}, {categories[k]}",
+                    label=", ".join(filter(None, (series.label, categories[k]))),
                 )
         for boundary in range(1, len(panel.series)):
             ax.axhline(boundary - 0.5, color="#e4e7eb", linewidth=0.6, zorder=0.5)

@@ -11,7 +11,9 @@ import matplotlib.style
 from cfq_bench.seeds import derive_seed
 
 _RC = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+    # The first comes with matplotlib, hence the same layout everywhere; a browser may lack it.
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     "font.size": 10.0,
     "axes.titlesize": 10.0,
     "axes.labelsize": 10.0,
