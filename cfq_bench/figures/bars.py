@@ -17,7 +17,7 @@ from cfq_bench.figures.page import (
 from cfq_bench.figures.style import NEUTRAL
 
 _ROOM = 0.8  # between two categories, for their bars
-_INCHES = 0.2  # of one bar
+_BAR = 0.2  # inches of one bar
 
 
 def grouped_bars(rows: Rows) -> Figure:
@@ -26,10 +26,7 @@ def grouped_bars(rows: Rows) -> Figure:
     Args:
         rows: panels; those that stand side by side have the same categories.
     """
-    heights = [
-        0.75 + max(len(row[0].series) * _INCHES, 0.3) * len(row[0].series[0].x) / _ROOM
-        for row in rows
-    ]
+    heights = [0.75 + len(row[0].series) * _BAR * len(row[0].series[0].x) / _ROOM for row in rows]
     figure, axes = page(rows, heights, share_y=True)
     known = looks_of(rows)
     for panel, ax in axes:

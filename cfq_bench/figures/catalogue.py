@@ -65,7 +65,7 @@ FIGURES: tuple[FigureKind, ...] = (
         "Boundary error by method",
         f"{_ERROR} {_DOTS}",
         by_row(ERROR, columns=3),
-        Needs(suites=("every_method", "table1", "table6", "table12"), metrics=(ERROR,)),
+        Needs(plain=True, metrics=(ERROR,)),
     ),
     FigureKind(
         "boundary-error-by-bits",

@@ -22,6 +22,7 @@ class Needs:
 
     Attributes:
         suites: one of these; any suite where empty.
+        plain: the suite has no axis but data set and seed.
         axes: results stand on these axes, and each has at least two values.
         numbers: those values are numbers.
         metrics: some result has a value of each.
@@ -31,6 +32,7 @@ class Needs:
     """
 
     suites: tuple[str, ...] = ()
+    plain: bool = False
     axes: tuple[str, ...] = ()
     numbers: bool = False
     metrics: tuple[str, ...] = ()
@@ -41,6 +43,8 @@ class Needs:
     def pick(self, results: Results) -> tuple[Result, ...]:
         """The results to draw, in the suite's order; none where something is lacking."""
         if self.suites and results.suite not in self.suites:
+            return ()
+        if self.plain and any(set(dict(r.cell)) != {"data"} for r in results.finished):
             return ()
         found = tuple(r for r in results.finished if self._has_all(r) and self.only(r))
         varied: list[set[str] | set[float]] = [

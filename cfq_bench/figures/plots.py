@@ -33,7 +33,7 @@ from cfq_bench.figures.page import (
 from cfq_bench.figures.style import CATEGORY_MARKERS, NEUTRAL, looks
 from cfq_bench.statistics.summary import Summary
 
-_LINE = 0.24  # inches of one row of the table
+_LINE = 0.225  # inches of one row of the table
 _COLUMN = 1.85  # inches of one panel beside others
 _ROOM = 0.76  # of a line of the page, for the marks of its categories
 
@@ -230,7 +230,7 @@ def scatter(clouds: Sequence[Cloud], *, log_x: bool = False) -> Figure | None:
         ax.set_ylabel(cloud.y_label)
         if log_x:
             ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_locator(NullLocator())
     handles = [line_handle(label, look) for label, look in known.items()]

@@ -136,20 +136,21 @@ def laid_out(
     along: Sequence[str] = (),
     columns: int = 2,
 ) -> list[list[Panel]]:
-    """Panels on a page: several metrics stand side by side, one alone is wrapped.
+    """Panels on a page: pairs of metrics stand side by side, one alone is wrapped.
 
     Args:
         results: of the figure.
-        metrics: keys, one panel each for every place on the axes that are not plotted.
+        metrics: keys, one or pairs; one panel each for every place on the axes not plotted.
         series: of one panel's results and a metric.
         along: axes of the suite that are plotted within a panel.
         columns: of a page with one metric.
     """
-    page = [
-        [Panel(title, axis_label(key), series(part, key)) for key in metrics]
+    panels = [
+        Panel(title, axis_label(key), series(part, key))
         for title, part in panels_of(results, *along).items()
+        for key in metrics
     ]
-    return page if len(metrics) > 1 else wrapped([panel for row in page for panel in row], columns)
+    return wrapped(panels, columns if len(metrics) == 1 else 2)
 
 
 def one_kind(
