@@ -41,7 +41,7 @@ def draw_figures(results: Results) -> list[Drawing]:
             figure = kind.build(picked) if picked else None
             if figure is not None:
                 caption = describe(kind, picked, results)
-                svg = to_svg(figure, kind.name, kind.title, caption)
+                svg = to_svg(figure, f"{results.suite}-{kind.name}", kind.title, caption)
                 drawings.append(Drawing(kind.name, kind.title, caption, svg, to_pdf(figure)))
     return drawings
 

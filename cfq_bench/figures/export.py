@@ -13,19 +13,19 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> bytes:
 
     Args:
         figure: drawn under `cfq_bench.figures.style.styled`.
-        name: goes before every id, so that those of two figures differ.
+        name: goes before every id, so that those of two figures in one page differ.
         title: a line.
         description: what a screen reader says beyond it.
     """
-    file = BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": name}):
+    file, prefix = BytesIO(), re.sub(r"[^\w-]", "-", name)
+    with matplotlib.rc_context({"svg.hashsalt": prefix}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue().decode()
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    ids = f'role="img" aria-labelledby="{name}-title {name}-caption"'
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    ids = f'role="img" aria-labelledby="{prefix}-title {prefix}-caption"'
     words = (
-        f'<title id="{name}-title">{escape(title)}</title>\n'
-        f'<desc id="{name}-caption">{escape(description)}</desc>\n'
+        f'<title id="{prefix}-title">{escape(title)}</title>\n'
+        f'<desc id="{prefix}-caption">{escape(description)}</desc>\n'
     )
     return re.sub(r"<svg ([^>]*)>\n?", rf"<svg {ids} \1>\n{words}", text, count=1).encode()
 
