@@ -205,6 +205,20 @@ def test_a_mean_is_over_the_seeds_that_have_a_value() -> None:
     assert bars(built("figure-18", made("constraints", metrics)))["CFQ"] == [0.3] * 3
 
 
+def test_small_errors_are_told_apart_on_a_root_axis() -> None:
+    def metrics(run: SuiteRun) -> Metrics:
+        return {"recourse/boundary_error": {"LSQ": 0.36, "CFQ": 0.0}.get(run.row, 0.01)}
+
+    figure = built("headline", made("headline", metrics, data=["german"]))
+    ax = figure.axes[0]
+    low, zero, small, large = ax.transData.transform(
+        [(x, 0) for x in (*ax.get_xlim()[:1], 0, 0.01, 0.36)]
+    )[:, 0]
+    assert (small - zero) / (large - zero) == pytest.approx(1 / 6)
+    assert low < zero  # marks at zero are whole
+    assert [text.get_text() for text in ax.get_xticklabels()][:3] == ["0", "0.01", "0.05"]
+
+
 def test_a_run_that_is_missing_is_a_gap_in_its_row() -> None:
     results = made("headline", data=["german", "compas"])
     kept = [r for r in results.finished if (r.row, r.run.axes["data"]) != ("PACT", "german")]
@@ -248,6 +262,14 @@ def test_an_axis_with_one_value_is_no_axis() -> None:
 
 def test_no_results_no_figures() -> None:
     assert draw_figures(Results("headline", (), (), (), ())) == []
+
+
+def test_names_of_users_are_drawn_as_they_are() -> None:
+    groups = [line | {"group": f"${line['group']} <&> $5_000"} for line in DETAILS["groups"]]
+    results = made("subgroups", details={**DETAILS, "groups": groups}, data=["compas"])
+    svg = next(d.svg for d in draw_figures(results) if d.name == "figure-24")
+    words = {str(e.text) for e in ElementTree.fromstring(svg).iter()}
+    assert "$Female <&> $5_000" in words
 
 
 def test_groups_with_too_few_rows_have_no_bar() -> None:

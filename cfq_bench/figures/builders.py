@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from cfq_bench.figures import plots
 from cfq_bench.figures.bars import grouped_bars
+from cfq_bench.figures.curves import curves
+from cfq_bench.figures.dots import dots
 from cfq_bench.figures.kinds import Builder, method_name, number_setting
 from cfq_bench.figures.series import (
     Panel,
@@ -44,7 +45,7 @@ def against_bits(*metrics: str) -> Builder:
             return tuple(line(part, key, row) for row in rows)
 
         page = laid_out(results, metrics, lines, along=["budget"])
-        return plots.curves(page, "average weight bits", share=(32.0, "BitCost / BitCost FP32"))
+        return curves(page, "average weight bits", share=(32.0, "BitCost / BitCost FP32"))
 
     return build
 
@@ -65,7 +66,7 @@ def against_setting(name: str, x_label: str, *metrics: str) -> Builder:
 
             return tabulate(methods, values, value)
 
-        return plots.curves(laid_out(results, metrics, lines), x_label, ticks=values)
+        return curves(laid_out(results, metrics, lines), x_label, ticks=values)
 
     return build
 
@@ -94,11 +95,13 @@ def teacher_over_axis(axis: str, key: str) -> Builder:
     return build
 
 
-def by_row(*metrics: str, axis: str | None = None, columns: int = 2) -> Builder:
+def by_row(
+    *metrics: str, axis: str | None = None, columns: int = 2, square_root: bool = False
+) -> Builder:
     """Dots, one line for each row of the table, one mark for each value of an axis."""
 
     def build(results: Sequence[Result]) -> Figure:
-        return plots.dots(_over_axis(results, axis, metrics, columns))
+        return dots(_over_axis(results, axis, metrics, columns), square_root=square_root)
 
     return build
 

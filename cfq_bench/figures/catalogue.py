@@ -28,6 +28,7 @@ _CRG = "CRG: relative growth of the least cost of an action; |CRG|: its absolute
 _ERROR = "Boundary error: (VD + VD adverse) / 2, lower is better."
 _BANDS = "Lines: means over {seeds}; bands: 95 % bootstrap intervals of the mean."
 _BARS = "Bars: means over {seeds}; lines: 95 % bootstrap intervals of the mean."
+_ROOT = "The axis shows square roots, so that small errors are told apart."
 _DOTS = "Marks: means over {seeds}; lines: 95 % bootstrap intervals of the mean."
 
 _PTQ = Needs(suites=("cf_ptq",), metrics=(*VD, *CRG))
@@ -56,15 +57,15 @@ FIGURES: tuple[FigureKind, ...] = (
         "headline",
         "Boundary error by method at three settings of the bits",
         f"{_ERROR} Every method at the same bits; WxAy: x average weight bits, y activation bits; "
-        f"blocks: numeric and one-hot inputs are quantized apart. {_DOTS}",
-        by_row(ERROR, axis="budget", columns=3),
+        f"blocks: numeric and one-hot inputs are quantized apart. {_ROOT} {_DOTS}",
+        by_row(ERROR, axis="budget", columns=3, square_root=True),
         Needs(suites=("headline",), axes=("budget",), metrics=(ERROR,)),
     ),
     FigureKind(
         "boundary-error",
         "Boundary error by method",
-        f"{_ERROR} {_DOTS}",
-        by_row(ERROR, columns=3),
+        f"{_ERROR} {_ROOT} {_DOTS}",
+        by_row(ERROR, columns=3, square_root=True),
         Needs(plain=True, metrics=(ERROR,)),
     ),
     FigureKind(

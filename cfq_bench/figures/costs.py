@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
+from cfq_bench.figures.dots import dots
 from cfq_bench.figures.kinds import method_name
-from cfq_bench.figures.plots import Cloud, Point, dots, scatter
+from cfq_bench.figures.scatter import Cloud, Point, scatter
 from cfq_bench.figures.series import (
     Measure,
     Series,

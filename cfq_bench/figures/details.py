@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from cfq_bench.figures.bars import grouped_bars
 from cfq_bench.figures.builders import TEACHER
+from cfq_bench.figures.curves import ranges
 from cfq_bench.figures.kinds import Builder
-from cfq_bench.figures.plots import ranges
 from cfq_bench.figures.series import (
     Measure,
     Panel,

@@ -136,3 +136,16 @@ def line_handle(label: str, look: Look) -> Line2D:
 def bar_handle(label: str, look: Look) -> Patch:
     """A legend's bar."""
     return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=label)
+
+
+def category_handle(k: int, name: str, marker: str) -> Line2D:
+    """A legend's mark of the k-th category: every second one is open."""
+    return Line2D(
+        [],
+        [],
+        color=NEUTRAL,
+        marker=marker,
+        markerfacecolor="white" if k % 2 else NEUTRAL,
+        linestyle="none",
+        label=name,
+    )

@@ -29,6 +29,7 @@ _RC = {
     "lines.markersize": 5.5,
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched, copied
     "pdf.fonttype": 42,
+    "text.parse_math": False,  # a dollar in the name of a group is a dollar
 }
 
 # Okabe and Ito's and Tol's colour-blind-safe colours, without those too light for a white page.
