@@ -86,7 +86,7 @@ def _take_square_root(ax: Axes, greatest: float) -> None:
     high = max(1.08 * greatest, 1e-3)
     ticks = [0.0]
     for tick in _TICKS[1:]:
-        if tick <= high and np.sqrt(tick) - np.sqrt(ticks[-1]) > 0.11 * np.sqrt(high):
+        if tick <= high and np.sqrt(tick) - np.sqrt(ticks[-1]) > 0.14 * np.sqrt(high):
             ticks.append(tick)
     ax.set_xscale("function", functions=(_signed_root, _signed_square))
     ax.set_xlim(-0.001 * high, high)
