@@ -37,6 +37,7 @@ LAYERS = [
     "sweeps",
     "advice",
     "cli",
+    "__main__",
 ]
 
 

@@ -33,6 +33,13 @@ Run = Callable[..., Record]
 YAMLS = known_names("method")
 every_method = pytest.mark.parametrize("name", list(YAMLS))
 GUMBEL = "budget.allocator=gumbel"
+STUDENTS = {"kd_quant", "cfq_student"}
+NO_ROWS = {
+    f"margin/failure_{side}{estimate}"
+    for side in ("inside", "outside")
+    for estimate in ("", "_q95")
+}
+"""Metrics that 20 rows may leave undefined: all of them may lie on one side of the safe set."""
 UNTRAINED = {"fp32", "ptq", "mixed_ptq", "cf_ptq"}
 
 
@@ -119,10 +126,15 @@ def test_settings_of_every_method_are_read_without_torch() -> None:
 def test_a_short_run_gives_a_whole_record_and_the_same_one_again(
     name: str, short_run: Run, short_overrides: list[str]
 ) -> None:
-    first, again = short_run(name), short_run(name)
+    # Two epochs make no student of a network that begins with random weights.
+    longer = ["data.fit.epochs=15"] if name in STUDENTS else []
+    first, again = short_run(name, *longer), short_run(name, *longer)
     assert (first.status, first.reason) == ("ok", None)
     undefined = {key for key, value in first.metrics.items() if value is None}
-    assert undefined == {"solver/gap_mean", "solver/gap_p90"}  # known for linear teachers alone
+    without_rows = {key for key in undefined if first.counts.get(key) == 0}
+    assert without_rows <= NO_ROWS
+    # The solver's gap is known for linear teachers alone.
+    assert undefined - without_rows == {"solver/gap_mean", "solver/gap_p90"}
     assert all(math.isfinite(value) for value in first.metrics.values() if value is not None)
     assert first.counts["recourse/vd"] > 0
     assert untimed(again.metrics) == untimed(first.metrics)

@@ -420,8 +420,13 @@ def test_rows_that_the_teacher_cannot_help_are_in_no_population() -> None:
     assert got.counts["recourse/vd@0"] == 4
 
 
-def test_a_mixed_population_written_down() -> None:
-    """Lost, free and common rows at once, from solutions made by hand."""
+@pytest.mark.parametrize(("boundary", "noise"), [(0.05, (4.0 - 1.2) / 1.2), (0.15, 0.0)])
+def test_a_mixed_population_written_down(boundary: float, noise: float) -> None:
+    """Lost, free and common rows at once, from solutions made by hand.
+
+    The one common row's action on f, at z = 0.2, exceeds 0.05 by kappa and 0.15 by less: only in
+    the first case could the solver have found it on f_q.
+    """
     world = World([-1.0, -2.0, -3.0, -4.0, 1.0])
     x = world.data.test.x
     accepted = torch.full((4,), int(Status.FOUND), dtype=torch.int8)
@@ -456,7 +461,7 @@ def test_a_mixed_population_written_down() -> None:
     made = {"kappa": 0.1, "extra_kappas": [], "max_rows": None, "exact_rows": 0}
     settings = EvaluationSettings.model_validate({**PACKAGED, **made})
     got = evaluate(
-        threshold(0.1),
+        threshold(boundary),
         world.teacher,
         world.data,
         world.space,
@@ -474,6 +479,7 @@ def test_a_mixed_population_written_down() -> None:
     assert n["recourse/crg_all"] == 2
     assert m["recourse/crg_all"] == pytest.approx((gap - 1.0) / 2, rel=1e-5)
     # W delta: (1.2, 0, 0) against (3, -/+ 0.5, +/- 0.5); features: {z} against {z, hue}.
+    assert (m["solver/crg_noise"], n["solver/crg_noise"]) == (pytest.approx(noise, rel=1e-5), 1)
     assert m["recourse/dirsim"] == pytest.approx(3.0 / np.sqrt(9.5), rel=1e-5)
     assert m["recourse/act_overlap"] == 0.5
     assert (m["recourse/vd"], n["recourse/vd"]) == (0.0, 3)
@@ -646,6 +652,7 @@ PROTOCOL = {
     *(f"certificate/{name}" for name in (*ON_DEPLOYED, *ON_TEACHER)),
     "solver/gap_mean",
     "solver/gap_p90",
+    "solver/crg_noise",
 }
 
 

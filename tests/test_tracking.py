@@ -253,7 +253,8 @@ class TestProcess:
         done = run_script(LIGHTNING_FIT, tmp_path / "runs")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert list((tmp_path / "cwd").iterdir()) == []
-        assert list((tmp_path / "home").iterdir()) == []
+        # torchmetrics imports matplotlib, which keeps its list of fonts there.
+        assert {path.name for path in (tmp_path / "home").glob("*/*")} <= {"matplotlib"}
         (run,) = offline_runs(tmp_path / "runs")
         assert len([row for row in run.history if "train/loss" in row]) == 4
 

@@ -58,12 +58,8 @@ class Units:
 
     def __init__(self, mean: Tensor, scale: Tensor, log: Tensor) -> None:
         self.mean, self.scale, self.log = mean, scale, log
+        self.has_log, self.all_log = bool(log.any()), bool(log.all())
         self._logs: list[int] = log.nonzero()[:, 0].tolist()
-
-    @property
-    def has_log(self) -> bool:
-        """Whether any column is log1p-transformed."""
-        return bool(self._logs)
 
     def take(self, columns: Tensor) -> "Units":
         """Those of some columns (m,) int64, on the device of `columns`."""
@@ -71,15 +67,24 @@ class Units:
         return Units(*(each[columns] for each in own))
 
     def standardize(self, raw: Tensor) -> Tensor:
-        """Raw values (..., n) float64 to encoded (..., n) float32, never -0.0."""
-        value = raw.clone() if self._logs else raw
-        for j in self._logs:  # of the others, a logarithm would cost more than all the rest
-            value[..., j] = raw[..., j].clamp_min(0.0).log1p()
-        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float().add_(0.0)
+        """Raw values (..., n) float64 to encoded (..., n) float32, never -0.0.
+
+        Here and below, values (m,) of one column (n = 1) are as good as (m, 1).
+        """
+        value = raw
+        if self.all_log:
+            value = raw.clamp_min(0.0).log1p()
+        elif self.has_log:
+            value = raw.clone()
+            for j in self._logs:  # of every column, logarithms would cost more than all the rest
+                value[..., j] = raw[..., j].clamp_min(0.0).log1p()
+        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
 
     def destandardize(self, z: Tensor) -> Tensor:
         """Encoded values (..., n) to raw (..., n) float64, not yet rounded."""
-        value = (z.double() * self.scale.to(z.device)).add_(self.mean.to(z.device))
+        value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
+        if self.all_log:
+            return value.expm1()
         for j in self._logs:
             value[..., j] = value[..., j].expm1()
         return value

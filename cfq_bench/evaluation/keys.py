@@ -118,6 +118,9 @@ METRICS: dict[str, MetricInfo] = {
     "time/certificates_s": MetricInfo("proofs s", "seconds of certificates", False),
     "solver/gap_mean": MetricInfo("gap", "solver cost over the exact optimum, mean", False),
     "solver/gap_p90": MetricInfo("gap p90", "the same, 90th percentile", False),
+    "solver/crg_noise": MetricInfo(
+        "noise", "part of |CRG| gone if each model also uses the other's action", False
+    ),
 }
 
 
