@@ -24,7 +24,7 @@ class Needs:
         suites: one of these; any suite where empty.
         plain: the suite has no axis but data set and seed.
         axes: results stand on these axes, and each has at least two values.
-        numbers: those values are numbers.
+        numbers: those values are numbers, of which a curve needs three.
         metrics: some result has a value of each.
         details: results have these entries of a record's details.
         settings: numbers among the method's settings that take at least two values.
@@ -52,7 +52,8 @@ class Needs:
             *({number_setting(name, r) for r in found} for name in self.settings),
         ]
         known = all(any(r.value(key) is not None for r in found) for key in self.metrics)
-        return found if known and all(len(values) > 1 for values in varied) else ()
+        least = 3 if self.numbers else 2
+        return found if known and all(len(values) >= least for values in varied) else ()
 
     def _has_all(self, result: Result) -> bool:
         cell = dict(result.cell)
