@@ -18,7 +18,7 @@ from cfq_bench.config.actions import ActionSettings
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
 
-_ROWS = 2048
+_ROWS = 8192
 """Rows projected at once: what they need stays in a processor's cache."""
 
 
