@@ -83,7 +83,7 @@ def test_imports_point_one_way(path: Path) -> None:
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(statement: str) -> None:
-    heavy = {"torch", "lightning", "wandb", "pandas", "scipy", "optuna"}
+    heavy = {"torch", "lightning", "wandb", "pandas", "scipy", "optuna", "matplotlib"}
     check = f"{statement}\nimport sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

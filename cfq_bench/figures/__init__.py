@@ -1,1 +1,1 @@
-"""Figures drawn from a suite's results: the kinds that the paper has."""
+"""The paper's kinds of figures, drawn from a suite's results: `draw.draw_figures`."""

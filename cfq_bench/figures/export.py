@@ -1,0 +1,38 @@
+"""Figures as files whose bytes depend on the figure alone: no dates, no random names."""
+
+import re
+from html import escape
+from io import BytesIO
+
+import matplotlib
+from matplotlib.figure import Figure
+
+
+def to_svg(figure: Figure, name: str, title: str, description: str) -> bytes:
+    """SVG with a title and a description; several may stand in one page.
+
+    Args:
+        figure: drawn under `cfq_bench.figures.style.styled`.
+        name: goes before every id, so that those of two figures in one page differ.
+        title: a line.
+        description: what a screen reader says beyond it.
+    """
+    file, prefix = BytesIO(), re.sub(r"[^\w-]", "-", name)
+    with matplotlib.rc_context({"svg.hashsalt": prefix}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    text = file.getvalue().decode()
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    ids = f'role="img" aria-labelledby="{prefix}-title {prefix}-caption"'
+    words = (
+        f'<title id="{prefix}-title">{escape(title)}</title>\n'
+        f'<desc id="{prefix}-caption">{escape(description)}</desc>\n'
+    )
+    return re.sub(r"<svg ([^>]*)>\n?", rf"<svg {ids} \1>\n{words}", text, count=1).encode()
+
+
+def to_pdf(figure: Figure) -> bytes:
+    """PDF with its fonts embedded."""
+    file = BytesIO()
+    nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
+    figure.savefig(file, format="pdf", metadata=nothing)
+    return file.getvalue()
