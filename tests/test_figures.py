@@ -44,6 +44,10 @@ VALUES: Metrics = {
 }
 DETAILS: dict[str, Any] = {
     "deploy/bits_per_layer": {"layer1": 2, "layer2": 8},
+    "sensitivities": [
+        {"layer": "layer1", "factual": 4.0, "counterfactual": 1.0},
+        {"layer": "layer2", "factual": 1.0, "counterfactual": 5.0},
+    ],
     "margins": [
         {"quantile": level, "teacher": level, "quantized": level - 0.5}
         for level in (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -132,7 +136,7 @@ def test_every_suite_has_the_figures_that_it_can_answer() -> None:
         "budget_curves": ["boundary-error-by-bits", "figure-03-04", "figure-05"],
         "constraints": ["figure-18", "figure-19", "figure-20"],
         "shift": ["figure-21", "figure-22"],
-        "table7": ["figure-08"],
+        "table7": ["figure-08", "figure-13"],
         "table8": [],
         "choices": [],  # two budgets are no curve
         "table13": ["figure-09"],
@@ -140,7 +144,7 @@ def test_every_suite_has_the_figures_that_it_can_answer() -> None:
     plain = {
         "subgroups": ["figure-06-23", "figure-24"],
         "table3": ["figure-07", "figure-08"],
-        "cf_ptq": ["figure-10", "figure-11", "figure-12"],
+        "cf_ptq": ["figure-10", "figure-11", "figure-12", "figure-13"],
         "teacher_quality": ["figure-14", "figure-15", "figure-16"],
         "overhead": ["figure-17"],
     }
@@ -304,6 +308,11 @@ def test_bits_are_those_of_the_layers() -> None:
     assert bars(figure) == {"MixedPrec": [2, 8], "CFQ": [2, 8]}
 
 
+def test_sensitivities_are_relative_to_the_most_sensitive_layer() -> None:
+    figure = built("figure-13", made("cf_ptq", data=["german"]))
+    assert bars(figure) == {"factual": [1.0, 0.25], "counterfactual": [0.2, 1.0]}
+
+
 def test_times_are_relative_at_the_same_seed() -> None:
     def metrics(run: SuiteRun) -> Metrics:
         slow = 10.0**run.settings.seed  # seed 1 ran on a machine that is ten times slower
@@ -322,7 +331,7 @@ def test_times_are_relative_at_the_same_seed() -> None:
 def test_without_the_unit_of_time_there_is_no_figure_of_times() -> None:
     rows = [row.label for row in load_suite("cf_ptq").rows if row.method != "ptq"]
     names = [d.name for d in draw_figures(made("cf_ptq", data=["german"], row=rows))]
-    assert names == ["boundary-error", "figure-10", "figure-11"]
+    assert names == ["boundary-error", "figure-10", "figure-11", "figure-13"]
 
 
 def test_settings_of_the_method_are_the_x_axis() -> None:

@@ -1,4 +1,4 @@
-"""What a record says beyond its headline: margins at recourse points, and protected groups."""
+"""What a record says beyond its headline: margins, protected groups, sensitivities of layers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +9,12 @@ import torch
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model
 from cfq_bench.actions.solver import in_blocks
+from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.evaluation.groups import as_lines, group_metrics, group_values
 from cfq_bench.evaluation.margins import margin_metrics, margin_quantiles, margins_at_actions
+from cfq_bench.evaluation.sensitivities import layer_sensitivities
 from cfq_bench.evaluation.teacher_recourse import Direction
 from cfq_bench.seeds import derive_seed
 
@@ -24,7 +26,8 @@ class Diagnostics:
     Attributes:
         metrics: the ``margin/`` and ``group/`` keys; NaN where undefined.
         counts: rows behind each.
-        details: ``margins``, quantiles; ``groups``, every metric of every group.
+        details: ``margins``, quantiles; ``groups``, every metric of every group;
+            ``sensitivities``, of every layer of the teacher.
         rows: the per-row results with a column `eps_hat`.
     """
 
@@ -37,7 +40,7 @@ class Diagnostics:
 def diagnose(
     settings: Settings,
     f_q: Model,
-    teacher: Model,
+    teacher: Backbone,
     data: TabularData,
     space: ActionSet,
     directions: list[Direction],
@@ -78,11 +81,18 @@ def diagnose(
         seed=settings.seed,
     )
     metrics, counts = margin_metrics(margins[0])
+    sensitivities = layer_sensitivities(
+        teacher, settings.quantization, data, space, directions[0], evaluation.kappa
+    )
     of_groups = group_metrics(values, evaluation.group_min_rows)
     eps_hat = torch.cat([margin.eps_hat for margin in margins])
     return Diagnostics(
         metrics | of_groups[0],
         counts | of_groups[1],
-        {"margins": margin_quantiles(margins[0]), "groups": as_lines(values)},
+        {
+            "margins": margin_quantiles(margins[0]),
+            "groups": as_lines(values),
+            "sensitivities": sensitivities,
+        },
         rows.assign(eps_hat=eps_hat.cpu().numpy()),
     )

@@ -1,7 +1,7 @@
 """Every kind of figure. One is drawn where a suite's results have what it needs.
 
-Of the paper's figures, 1 and 2 are diagrams, 13 needs sensitivities that records do not hold, and
-25 and 26 are of image data. VD never stands alone: leniency lowers it, and its twin shows that.
+Of the paper's figures, 1 and 2 are diagrams, and 25 and 26 are of image data. VD never stands
+alone: leniency lowers it, and its twin shows that.
 """
 
 from cfq_bench.figures.builders import (
@@ -12,7 +12,16 @@ from cfq_bench.figures.builders import (
     teacher_over_axis,
 )
 from cfq_bench.figures.costs import overhead, robustness, training_time
-from cfq_bench.figures.details import BITS, GROUPS, MARGINS, by_group, layer_bits, margins
+from cfq_bench.figures.details import (
+    BITS,
+    GROUPS,
+    MARGINS,
+    SENSITIVITIES,
+    by_group,
+    layer_bits,
+    margins,
+    sensitivities,
+)
 from cfq_bench.figures.kinds import FigureKind, Needs
 from cfq_bench.results.collect import Result
 
@@ -147,6 +156,14 @@ FIGURES: tuple[FigureKind, ...] = (
         f"teacher's cached actions. {_DOTS}",
         overhead,
         _PTQ,
+    ),
+    FigureKind(
+        "figure-13",
+        "Figure 13: sensitivity of the teacher's layers, factual and counterfactual",
+        "Mean l1 norm of the loss gradient, at people with their labels and at the teacher's "
+        f"recourse points with the target class; 1: the most sensitive layer. {_BARS}",
+        sensitivities,
+        Needs(suites=("cf_ptq", "table7"), details=(SENSITIVITIES,)),
     ),
     FigureKind(
         "figure-14",

@@ -28,6 +28,7 @@ from cfq_bench.statistics.summary import Summary
 GROUPS = "groups"
 MARGINS = "margins"
 BITS = "deploy/bits_per_layer"
+SENSITIVITIES = "sensitivities"
 
 
 def by_group(*metrics: str) -> Builder:
@@ -91,6 +92,38 @@ def layer_bits(results: Sequence[Result]) -> Figure:
         return tabulate(rows, layers, value)
 
     return grouped_bars(one_kind(results, "weight bits", series))
+
+
+def sensitivities(results: Sequence[Result]) -> Figure:
+    """Sensitivity of the teacher's layers at people as they are and where recourse leads.
+
+    Each kind is relative to its greatest: the two have no common unit.
+    """
+    kinds = {"factual": "lsq", "counterfactual": "cfq"}  # as their colours: labels, and recourse
+    lines = [line for r in results for line in r.record.details[SENSITIVITIES]]
+    layers = list(dict.fromkeys(line["layer"] for line in lines))
+
+    def series(part: list[Result]) -> tuple[Series, ...]:
+        # The teacher is that of every row: one row tells it all.
+        one = of_row(part, part[0].row)
+
+        def value(kind: str, layer: Place) -> Summary | None:
+            return over_seeds(one, _sensitivity(layer, kind))
+
+        return tabulate(kinds, layers, value)
+
+    return grouped_bars(one_kind(results, "relative sensitivity", series))
+
+
+def _sensitivity(layer: Place, kind: str) -> Measure:
+    def measure(result: Result) -> float | None:
+        lines = result.record.details[SENSITIVITIES]
+        values = {line["layer"]: _number(line[kind]) for line in lines}
+        greatest = max((value or 0.0 for value in values.values()), default=0.0)
+        found = values.get(str(layer))
+        return None if found is None or greatest == 0.0 else found / greatest
+
+    return measure
 
 
 def _groups(results: Sequence[Result]) -> dict[str, list[str]]:
