@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cfq_bench.files import run_id
 from cfq_bench.record.store import RecordStore
-from cfq_bench.suites.lease import Lease, Leases, read_holder
+from cfq_bench.suites.lease import Holder, Lease, Leases, read_holder
 from cfq_bench.suites.worker import ATTEMPTS, Plan, work
 from tests.support import light_suite as light
 
@@ -124,6 +124,22 @@ def test_of_many_who_take_over_one_wins(tmp_path: Path) -> None:
         for lease in won:
             lease.release()
         assert not dead_lease_path.exists()
+
+
+def test_who_took_over_meanwhile_keeps_it(tmp_path: Path) -> None:
+    faster = Leases(tmp_path)
+
+    class Slow(Leases):
+        def _is_stale(self, path: Path, holder: Holder | None) -> bool:
+            stale = super()._is_stale(path, holder)
+            self.meanwhile = held(faster)
+            return stale
+
+    slow = Slow(tmp_path)
+    dead_lease(slow, age_s=0)
+    assert slow.claim("run") is None
+    assert slow.meanwhile.is_mine()
+    slow.meanwhile.release()
 
 
 def test_who_was_taken_over_does_not_remove_the_new_lease(tmp_path: Path) -> None:

@@ -79,13 +79,13 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
         except KeyboardInterrupt:
             report.bar.stop()
             click.echo(
-                f"{name}: interrupted; {report.recorded} of {len(runs)} runs have a record; "
+                f"{name}: interrupted; {report.recorded} of {_runs(len(runs))} recorded; "
                 "the same command goes on",
                 err=True,
             )
             return 130
     click.echo(
-        f"{name}: {state.total} runs: {state.done} done, {state.failed} failed, "
+        f"{name}: {_runs(state.total)}: {state.done} done, {state.failed} failed, "
         f"{state.skipped} skipped; {state.before} were there before; "
         f"{time.perf_counter() - start:.0f} s; records in {options.results_dir}"
     )
@@ -93,8 +93,7 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
     follow = (f"compare{place}", f"report {name}{place}", f"dashboard{place}")
     click.echo("next: " + ", ".join(f"`cfq-bench {command}`" for command in follow))
     if state.failed:
-        failed = "1 run" if state.failed == 1 else f"{state.failed} runs"
-        click.echo(f"{failed} failed: --retry-failed runs them again", err=True)
+        click.echo(f"{_runs(state.failed)} failed: try again with --retry-failed", err=True)
     return 1 if state.failed else 0
 
 
@@ -130,9 +129,7 @@ class _Report:
                 click.echo(line, err=True)
         self.recorded = state.total - state.left
         words = _words(state)
-        self.bar.update(
-            self.task, total=state.total, completed=self.recorded, words=words
-        )
+        self.bar.update(self.task, total=state.total, completed=self.recorded, words=words)
         if not self.console.is_terminal and time.perf_counter() - self.told >= _EVERY_S:
             self.told = time.perf_counter()
             click.echo(f"{self.name}: {words}", err=True)
@@ -144,3 +141,7 @@ def _words(state: suites.Progress) -> str:
         f"{state.done} done, {state.failed} failed, {state.skipped} skipped, "
         f"{state.left} left, about {minutes}:{seconds:02d} to go"
     )
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
