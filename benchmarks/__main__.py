@@ -17,6 +17,7 @@ TOPICS = (
     "projection",
     "command",
     "dashboard",
+    "suite",
 )
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 

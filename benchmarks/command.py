@@ -33,7 +33,7 @@ def measure(repeats: int) -> Iterator[Measurement]:
         {"again": seconds["again"]},
         note="the identical command, answered from its record",
     )
-    seconds = interleave({"help": wall(lambda: _call("--help"))}, max(repeats, 5))
+    seconds = interleave({"help": wall(lambda: call("--help"))}, max(repeats, 5))
     yield Measurement(
         "cfq-bench --help", statistics.median(seconds["help"]), "s", seconds, limit=0.4
     )
@@ -44,7 +44,7 @@ def _first_and_again(folder: Path) -> dict[str, Side]:
     used: list[Path] = []
 
     def run(where: Path) -> None:
-        _call(
+        call(
             *("run", "--method", "cfq", "--data", "compas", "--wandb", "offline"),
             *("--results-dir", str(where / "results"), "--cache-dir", str(where / "cache")),
         )
@@ -61,7 +61,7 @@ def _first_and_again(folder: Path) -> dict[str, Side]:
     return {"first": first, "again": again}
 
 
-def _call(*arguments: str) -> None:
+def call(*arguments: str) -> None:
     """Run the command in a fresh interpreter.
 
     Raises:

@@ -245,7 +245,8 @@ def merge_results(folders: tuple[Path, ...], into: Path | None) -> None:
     merged = merge(folders, target)
     for note in merged.notes:
         click.echo(note, err=True)
-    click.echo(f"{target}: {merged.copied} runs copied, {merged.same} were there already")
+    runs = "1 run" if merged.copied == 1 else f"{merged.copied} runs"
+    click.echo(f"{target}: {runs} copied, {merged.same} there already")
     sys.exit(1 if merged.corrupt else 0)
 
 

@@ -14,6 +14,7 @@ from cfq_bench.record.store import RecordStore
 from cfq_bench.suites import run as suites
 from cfq_bench.suites.estimate import Estimates
 
+_DEFAULT = Path("results")
 _EVERY_S = 30.0  # between two lines where there is no terminal
 
 
@@ -68,17 +69,31 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
     """Run a suite under a bar, or with a line now and then; print the last line.
 
     Returns:
-        The exit code: 0, or 1 where a run failed.
+        The exit code: 0, 1 where a run failed, or 130 after Ctrl-C.
     """
     start = time.perf_counter()
     console = Console(stderr=True)
     with _Report(name, console) as report:
-        state = suites.run_suite(runs, options, report)
+        try:
+            state = suites.run_suite(runs, options, report)
+        except KeyboardInterrupt:
+            report.bar.stop()
+            click.echo(
+                f"{name}: interrupted; {report.recorded} of {_runs(len(runs))} recorded; "
+                "the same command goes on",
+                err=True,
+            )
+            return 130
     click.echo(
-        f"{name}: {state.total} runs: {state.done} done, {state.failed} failed, "
+        f"{name}: {_runs(state.total)}: {state.done} done, {state.failed} failed, "
         f"{state.skipped} skipped; {state.before} were there before; "
         f"{time.perf_counter() - start:.0f} s; records in {options.results_dir}"
     )
+    place = "" if options.results_dir == _DEFAULT else f" --results-dir {options.results_dir}"
+    follow = (f"compare{place}", f"report {name}{place}", f"dashboard{place}")
+    click.echo("next: " + ", ".join(f"`cfq-bench {command}`" for command in follow))
+    if state.failed:
+        click.echo(f"{_runs(state.failed)} failed: try again with --retry-failed", err=True)
     return 1 if state.failed else 0
 
 
@@ -97,6 +112,7 @@ class _Report:
         )
         self.task = self.bar.add_task(name, total=None, words="")
         self.told = time.perf_counter()
+        self.recorded = 0
 
     def __enter__(self) -> "_Report":
         self.bar.start()
@@ -111,10 +127,9 @@ class _Report:
                 places = ", ".join(f"{axis} {value}" for axis, value in run.axes.items())
                 line = f"failed: {run.row}, {places} ({run.run_id}): {record.reason}"
                 click.echo(line, err=True)
+        self.recorded = state.total - state.left
         words = _words(state)
-        self.bar.update(
-            self.task, total=state.total, completed=state.total - state.left, words=words
-        )
+        self.bar.update(self.task, total=state.total, completed=self.recorded, words=words)
         if not self.console.is_terminal and time.perf_counter() - self.told >= _EVERY_S:
             self.told = time.perf_counter()
             click.echo(f"{self.name}: {words}", err=True)
@@ -126,3 +141,7 @@ def _words(state: suites.Progress) -> str:
         f"{state.done} done, {state.failed} failed, {state.skipped} skipped, "
         f"{state.left} left, about {minutes}:{seconds:02d} to go"
     )
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

@@ -82,12 +82,12 @@ class Lease:
 
     def _keep_fresh(self, every_s: float) -> None:
         while not self._stop.wait(every_s):
-            if not self.is_mine():
+            if read_holder(self.path) not in (self.holder, None):
                 return
             try:
                 os.utime(self.path)
             except OSError:
-                continue  # a network disk that is away for a moment
+                continue  # a network disk that is away, or a claim that puts the file back
 
 
 class Leases:
@@ -107,9 +107,11 @@ class Leases:
         """Take the lease of a run, or None where somebody is at work on it."""
         path = self.folder / f"{run_id}.lease"
         lease = self._create(path, attempt=1)
-        if lease is not None or not self._is_stale(path):
+        if lease is not None:
             return lease
-        stale = read_holder(path)
+        stale = read_holder(path)  # before its age: who takes it over meanwhile is somebody else
+        if not self._is_stale(path, stale):
+            return None
         aside = path.with_name(f".{run_id}-{secrets.token_hex(4)}.stale")
         try:
             path.rename(aside)
@@ -140,8 +142,7 @@ class Leases:
             json.dump(asdict(holder), file)
         return Lease(path, holder, self.expiry_s)
 
-    def _is_stale(self, path: Path) -> bool:
-        holder = read_holder(path)
+    def _is_stale(self, path: Path, holder: Holder | None) -> bool:
         if holder is not None and holder.is_gone():
             return True
         try:

@@ -6,6 +6,8 @@ from typing import Any
 from cfq_bench.errors import UserError
 from cfq_bench.suites.worker import Plan, work
 
+_PATIENCE_S = 10.0  # between asking workers to end and leaving them
+
 
 class RayWorkers:
     """Workers as Ray tasks of one core each; the results folder must be shared by all nodes.
@@ -57,9 +59,11 @@ class RayWorkers:
         return why
 
     def stop(self) -> None:
-        """End all workers and leave the cluster."""
+        """End all workers, which release their leases, and leave the cluster."""
         for task in self._tasks:
-            self._ray.cancel(task, force=True)
+            self._ray.cancel(task)  # Ctrl-C in the worker; by force it would keep its lease
+        if self._tasks:
+            self._ray.wait(self._tasks, num_returns=len(self._tasks), timeout=_PATIENCE_S)
         self._ray.shutdown()
 
     def _split(self) -> tuple[list[Any], list[Any]]:
