@@ -141,9 +141,7 @@ def read_archive(path: Path) -> Archive:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise UserError(
-            f"{path} does not exist: `cfq-bench results pack SUITE` makes it"
-        ) from None
+        raise UserError(f"{path} does not exist: `cfq-bench results pack SUITE` makes it") from None
     except OSError as error:
         raise explain(f"read {path}", error) from error
     return unpack(data, str(path))

@@ -94,7 +94,7 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _titles(tables: list[list[Record]]) -> list[str]:
     """A title for each table; what the words do not tell apart is added as settings."""
-    words = [_setting(table[0].config) for table in tables]
+    words = [", ".join(setting_words(table[0].config)) for table in tables]
     titles = []
     for word, table in zip(words, tables, strict=True):
         alike = [t for w, t in zip(words, tables, strict=True) if w == word]
@@ -104,8 +104,8 @@ def _titles(tables: list[list[Record]]) -> list[str]:
     return titles
 
 
-def _setting(config: dict[str, Any]) -> str:
-    """What the rows of one table share, in words."""
+def setting_words(config: dict[str, Any]) -> list[str]:
+    """What may tell tables apart, in words: data, network, bits, actions, solver, margin."""
     quantization, budget = config["quantization"], config["budget"]
     words = [config["data"]["name"], config["backbone"]["name"], _bits_label(config)]
     if budget["bits"] is not None:
@@ -119,8 +119,9 @@ def _setting(config: dict[str, Any]) -> str:
     words.append(f"actions {config['actions']['name'].split('/')[-1]}")
     if not config["actions"]["grid"]:
         words.append("off the integer grid")
-    words.append(f"solver {config['solver']['name']}, kappa {config['evaluation']['kappa']:g}")
-    return ", ".join(words)
+    words.append(f"solver {config['solver']['name']}")
+    words.append(f"kappa {config['evaluation']['kappa']:g}")
+    return words
 
 
 def _bits_label(config: dict[str, Any]) -> str:
