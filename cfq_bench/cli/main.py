@@ -8,6 +8,7 @@ import click
 from cfq_bench import __version__
 from cfq_bench.cli.dashboard import dashboard, wandb_workspace
 from cfq_bench.cli.data import FOLDER, data
+from cfq_bench.cli.report import pack, report
 from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
 
@@ -130,6 +131,7 @@ main.add_command(data)
 main.add_command(dashboard)
 main.add_command(wandb_workspace)
 main.add_command(sweep)
+main.add_command(report)
 
 
 @main.command()
@@ -228,6 +230,9 @@ def suite(
 @main.group()
 def results() -> None:
     """Folders of records."""
+
+
+results.add_command(pack)
 
 
 @results.command("merge")

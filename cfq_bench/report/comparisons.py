@@ -1,4 +1,4 @@
-"""Every row against the baseline: paired differences of the boundary error, and what they decide."""
+"""Every row against the baseline: paired differences of the boundary error, what they decide."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,0 +1,62 @@
+"""A report's files: Markdown, HTML, LaTeX, CSV, figures. The same records give the same bytes."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from cfq_bench.files import ensure_writable, write_atomic
+from cfq_bench.report.build import Report
+from cfq_bench.report.html import html
+from cfq_bench.report.latex import latex_table
+from cfq_bench.report.layout import Table
+from cfq_bench.report.markdown import markdown
+
+PARTS = ("tables", "figures")
+"""Folders of a report; what an earlier one left in them is removed."""
+
+
+def files_of(report: Report) -> Mapping[str, bytes]:
+    """Every file of a report by its path in the report's folder."""
+    files = {"report.md": markdown(report).encode(), "report.html": html(report).encode()}
+    for table in report.tables:
+        files[f"tables/{table.name}.tex"] = latex_table(table).encode()
+        files[f"tables/{table.name}.csv"] = _csv(table)
+    for drawing in report.drawings:
+        files[f"figures/{drawing.name}.svg"] = drawing.svg
+        files[f"figures/{drawing.name}.pdf"] = drawing.pdf
+    return files
+
+
+def write_report(report: Report, folder: Path) -> int:
+    """Write all files, and remove those that an earlier report has left.
+
+    Returns:
+        How many files there are.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    files = files_of(report)
+    for part in (".", *PARTS):
+        ensure_writable(folder / part, "a report")
+    for name, content in files.items():
+        write_atomic(folder / name, content)
+    for part in PARTS:
+        for path in (folder / part).iterdir():
+            if f"{part}/{path.name}" not in files and path.is_file():
+                path.unlink()
+    return len(files)
+
+
+def _csv(table: Table) -> bytes:
+    """Unrounded numbers; an undefined one is empty."""
+    head = list(dict.fromkeys(key for line in table.numbers for key in line))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {key: "" if value is None else value for key, value in line.items()}
+        for line in table.numbers
+    )
+    return text.getvalue().encode()
