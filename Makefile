@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check benchmarks gaps violations robust table clean
+.PHONY: run test check benchmarks gaps violations robust headline clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
@@ -25,9 +25,9 @@ gaps: $(VENV)/installed  ## the solvers against exact optima
 violations: $(VENV)/installed  ## every solver's answers against every preset's text
 	$(BIN)/python scripts/violations.py
 
-table: $(VENV)/installed  ## the README's table, from nothing
-	$(BIN)/python scripts/headline.py
-	$(BIN)/python scripts/readme_table.py
+headline: $(VENV)/installed  ## the README's table and figure, from nothing
+	$(BIN)/cfq-bench suite headline --wandb disabled
+	$(BIN)/python scripts/publish.py headline
 
 robust: $(VENV)/installed  ## robust recourse, beside the paper's Table 13
 	$(BIN)/python scripts/robust_table.py

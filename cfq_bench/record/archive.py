@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FORMAT = "cfq-bench archive 1"
 DIRECTIONS = ("favourable", "adverse")
 """Rejected people, whose failures are VD, and accepted ones: VD adverse."""
+_COLUMNS = ["row_id", "direction", "valid_q"]
 _XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 25}]
 """32 MiB of dictionary: row ids are the same for all methods of a seed, many lines apart."""
 
@@ -76,11 +77,12 @@ class Archive:
 
 def validity_of(rows: "pd.DataFrame") -> dict[str, Validity]:
     """The validity that a run's per-row results say; people without an action are left out."""
-    known = rows[rows["valid_q"].notna()]
+    row_ids, directions, valid = (rows[column].to_numpy() for column in _COLUMNS)
+    known = rows["valid_q"].notna().to_numpy()
     found = {}
     for direction in DIRECTIONS:
-        part = known[known["direction"] == direction]
-        found[direction] = Validity.of(part["row_id"], part["valid_q"].astype(bool))
+        part = known & (directions == direction)
+        found[direction] = Validity.of(row_ids[part], valid[part].astype(bool))
     return found
 
 
@@ -92,7 +94,7 @@ def stored(store: RecordStore, run_ids: Iterable[str]) -> Archive:
     """
     records = [record for name in sorted(run_ids) if (record := store.read(name)) is not None]
     rows = {
-        record.run_id: validity_of(store.read_rows(record.run_id))
+        record.run_id: validity_of(store.read_rows(record.run_id, _COLUMNS))
         for record in records
         if store.rows_path(record.run_id).exists()
     }

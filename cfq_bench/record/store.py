@@ -185,15 +185,19 @@ class RecordStore:
             history.setdefault(line["name"], []).append((line["step"], line["value"]))
         return history
 
-    def read_rows(self, run_id: str) -> "pd.DataFrame":
+    def read_rows(self, run_id: str, columns: list[str] | None = None) -> "pd.DataFrame":
         """Return the run's per-row results, with a fresh index.
+
+        Args:
+            run_id: the run.
+            columns: the columns that are wanted; None for all.
 
         Raises:
             UserError: the run has none, or the file is corrupt.
         """
         path = self.rows_path(run_id)
         try:
-            rows: pd.DataFrame = _read_parquet(path).to_pandas()
+            rows: pd.DataFrame = _read_parquet(path, columns).to_pandas()
         except FileNotFoundError:
             raise UserError(
                 f"run {run_id} has no per-row results ({path}): rerun it with --force"
@@ -237,8 +241,8 @@ def _listing(ids: list[str]) -> str:
     return (", ".join(ids[:_SHOWN]) or "none") + more
 
 
-def _read_parquet(path: Path) -> Any:
-    """The table in a file.
+def _read_parquet(path: Path, columns: list[str] | None = None) -> Any:
+    """The table in a file, or some of its columns.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -254,7 +258,7 @@ def _read_parquet(path: Path) -> Any:
     except OSError as error:
         raise explain(f"read {path}", error) from error
     try:
-        return pq.read_table(pa.BufferReader(data))
+        return pq.read_table(pa.BufferReader(data), columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} is corrupt ({error}): rerun with --force") from error
 

@@ -1,0 +1,102 @@
+"""Publish suites: their records in one file each, the reports made from these, the README's table.
+
+Usage::
+
+    python scripts/publish.py SUITE... [--from DIR]      # of the runs in DIR (default: results)
+    python scripts/publish.py --check                    # are reports and README what records give?
+
+Figures are left out of the check: their bytes depend on the version of matplotlib.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cfq_bench.config.suite import expand, load_suite
+from cfq_bench.errors import UserError
+from cfq_bench.files import write_atomic
+from cfq_bench.record.archive import pack, read_archive, stored
+from cfq_bench.record.store import RecordStore
+from cfq_bench.report.build import Report, build_report
+from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.write import files_of, write_report
+from cfq_bench.results.collect import collect
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- main table: begin (scripts/publish.py) -->", "<!-- main table: end -->"
+MAIN, OVERVIEW, FIGURE = "headline", "overview-w3.5a8-blocks", "headline"
+"""The suite, the table and the figure that the README shows."""
+
+
+@click.command()
+@click.argument("suites", nargs=-1)
+@click.option("--from", "source", type=click.Path(path_type=Path), default=RESULTS)
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 where something differs.")
+def main(suites: tuple[str, ...], source: Path, check: bool) -> None:
+    """Publish suites, or check what is published."""
+    if check:
+        found = stale()
+        for name in found:
+            click.echo(f"{name} is not what the published records give", err=True)
+        sys.exit(1 if found else 0)
+    for suite in suites:
+        ids = [run.run_id for run in expand(load_suite(suite))]
+        write_atomic(archive_of(suite), pack(stored(RecordStore(source), ids)))
+        report = report_of(suite)
+        count = write_report(report, RESULTS / suite / "report")
+        click.echo(f"{suite}: {report.state[0]} {count} files")
+        if suite == MAIN:
+            readme = README.read_text(encoding="utf-8")
+            write_atomic(README, with_main_table(readme, report).encode())
+
+
+def archive_of(suite: str) -> Path:
+    """Where a suite's published records are."""
+    folder = RESULTS / suite
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "records.jsonl.xz"
+
+
+def report_of(suite: str) -> Report:
+    """The report of the published records."""
+    archive, settings = read_archive(archive_of(suite)), load_suite(suite)
+    results = collect(suite, expand(settings), archive.records)
+    if not results.finished:
+        raise UserError(f"the published records of {suite} are none of its runs: publish it again")
+    return build_report(settings, results, archive.rows)
+
+
+def stale() -> list[str]:
+    """Published files that differ from what the published records give."""
+    found = []
+    for archive in sorted(RESULTS.glob("*/records.jsonl.xz")):
+        suite = archive.parent.name
+        report = report_of(suite)
+        for name, content in files_of(report).items():
+            path = archive.parent / "report" / name
+            text = name.endswith((".md", ".tex"))
+            if not path.exists() or (text and path.read_bytes() != content):
+                found.append(str(path.relative_to(ROOT)))
+        if suite == MAIN:
+            readme = README.read_text(encoding="utf-8")
+            if with_main_table(readme, report) != readme:
+                found.append(README.name)
+    return found
+
+
+def with_main_table(readme: str, report: Report) -> str:
+    """The README with its table and figure as a report gives them."""
+    before, rest = readme.split(BEGIN)
+    after = rest.split(END)[1]
+    (table,) = (table for table in report.overviews if table.name == OVERVIEW)
+    (drawing,) = (drawing for drawing in report.drawings if drawing.name == FIGURE)
+    picture = f"![{drawing.title}](results/{MAIN}/report/figures/{FIGURE}.svg)"
+    parts = [BEGIN, markdown_table(table), picture, f"*{drawing.caption}*", END]
+    return before + "\n\n".join(parts) + after
+
+
+if __name__ == "__main__":
+    main()
