@@ -16,12 +16,22 @@ from dataclasses import dataclass
 
 from cfq_bench.report.cells import signed
 from cfq_bench.report.layout import Cell, Number, Table
+from cfq_bench.report.page import format_metric
 from cfq_bench.report.paper import PaperValue, paper_table
 from cfq_bench.report.paper_map import PaperMap, Source, Where, notes_on, paper_map
 from cfq_bench.results.collect import Result
 from cfq_bench.statistics.summary import Summary, summarize
 
-HEAD = ("data", "setting", "row", "metric", "paper", "ours", "difference", "verdict")
+HEAD = (
+    *("data", "setting", "row", "metric", "paper", "ours", "difference", "verdict"),
+    "beside our VD",
+)
+BESIDE_VD = {
+    "recourse/vd_adverse": "VD adverse",
+    "recourse/boundary_error": "boundary error",
+    "task/favourable_drift": "drift",
+}
+"""What of ours stands beside a VD, which leniency lowers: it never stands alone."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +42,13 @@ class Beside:
         value: as printed.
         ours: over seeds; None where there is none.
         verdict: see the module.
+        beside: of a VD, ours of `BESIDE_VD` in words; else empty.
     """
 
     value: PaperValue
     ours: Summary | None
     verdict: str
+    beside: str = ""
 
 
 def paper_tables(names: Iterable[str], finished: Iterable[Result]) -> list[Table]:
@@ -71,7 +83,8 @@ def beside(name: str, finished: Iterable[Result]) -> list[Beside]:
             found.append(Beside(value, None, "not run"))
         else:
             rival = _rival(place, baseline, values, places, ours)
-            found.append(Beside(value, summary, _verdict(value, summary, rival)))
+            words = _beside_vd(place, runs) if value.metric == "vd" else ""
+            found.append(Beside(value, summary, _verdict(value, summary, rival), words))
     return found
 
 
@@ -103,6 +116,16 @@ def _verdict(value: PaperValue, ours: Summary, rival: tuple[PaperValue, Summary]
     if theirs * mine == 0.0:
         return "differs"
     return "same order" if theirs * mine > 0.0 else "opposite order"
+
+
+def _beside_vd(place: Where, finished: list[Result]) -> str:
+    """Means of what stands beside a VD, of the same people."""
+    words = []
+    for metric, label in BESIDE_VD.items():
+        found = _ours(place.model_copy(update={"sources": [metric]}), finished)
+        if found is not None:
+            words.append(f"{label} {format_metric(metric, found.mean)}")
+    return ", ".join(words)
 
 
 def _ours(place: Where, finished: list[Result]) -> Summary | None:
@@ -195,6 +218,7 @@ def _texts(one: Beside) -> list[str]:
         mine,
         gap,
         one.verdict,
+        one.beside or "-",
     ]
 
 

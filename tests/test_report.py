@@ -1,0 +1,254 @@
+"""Reports: verdicts and answers worked out by hand, the same bytes twice, nothing unescaped."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cfq_bench.cli.main import main
+from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
+from cfq_bench.errors import UserError
+from cfq_bench.files import run_id
+from cfq_bench.record.archive import Archive, Validity, pack, read_archive, unpack
+from cfq_bench.record.record import Record
+from cfq_bench.report.build import build_report
+from cfq_bench.report.latex import escaped, latex_table
+from cfq_bench.report.layout import Cell, Table
+from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.paper_side import beside
+from cfq_bench.report.write import files_of, write_report
+from cfq_bench.results.collect import Results, collect
+
+VALUES: dict[str, float | None] = {
+    "task/acc": 0.85,
+    "task/favourable_drift": 0.0,
+    "recourse/vd": 0.2,
+    "recourse/vd_adverse": 0.1,
+    "recourse/boundary_error": 0.15,
+    "recourse/crg": 0.1,
+    "recourse/crg_all": 0.1,
+    "recourse/crg_abs": 0.2,
+    "recourse/lost": 0.0,
+    "deploy/avg_bits": 4.0,
+}
+Metrics = dict[str, float | None]
+
+
+def runs(suite: str = "table1") -> list[SuiteRun]:
+    return select(expand(load_suite(suite)), {"seed": ["0", "1"]})
+
+
+def record_of(run: SuiteRun, metrics: Metrics, status: Any = "ok") -> Record:
+    config = run.settings.model_dump(mode="json")
+    return Record(
+        run_id=run_id(config),
+        status=status,
+        reason=None if status == "ok" else "RuntimeError: it broke <down>",
+        config=config,
+        metrics={**VALUES, **metrics},
+        counts={},
+        details={"deploy/bits_per_layer": {}, "groups": [], "margins": []},
+        provenance={"version": "1.2", "git_commit": "0123456789abcdef", "git_dirty": False},
+        seconds=1.0,
+    )
+
+
+def made(metrics: Callable[[SuiteRun], Metrics], suite: str = "table1") -> Results:
+    return collect(suite, runs(suite), [record_of(run, metrics(run)) for run in runs(suite)])
+
+
+def spread_out(run: SuiteRun) -> Metrics:
+    """CFQ 0.05 below LSQ at every seed, PACT above at one and below at the other."""
+    seed = run.settings.seed
+    error = {"CFQ": 0.10, "PACT": 0.15 + (0.04 if seed else -0.04)}.get(run.row, 0.15)
+    bits = 32.0 if run.row in ("FP32", "FT32") else 4.0
+    return {"recourse/boundary_error": error + 0.01 * seed, "deploy/avg_bits": bits}
+
+
+def report(results: Results, baseline: str | None = None) -> Any:
+    return build_report(load_suite(results.suite), results, {}, baseline)
+
+
+# --- what it says ---
+
+
+def test_the_answer_says_what_holds_and_what_is_not_decided() -> None:
+    found = report(made(spread_out))
+    by_title = {finding.title: finding.sentences for finding in found.answers[0].findings}
+    (below,) = by_title["Holds: boundary error below LSQ's"]
+    assert below.startswith(
+        "CFQ's boundary error is below LSQ's on 3 of 3 data sets, clearly on 3 "
+        "(mean difference -0.050, 95 % interval -0.050 to -0.050, seeds 0, 1, "
+        "sign test over data sets p = 0.25)."
+    )
+    undecided = by_title["Not decided"]
+    assert [text.split("'s")[0] for text in undecided] == ["PACT", "MixedPrec"]
+
+
+def test_another_baseline_turns_the_answer_round() -> None:
+    found = report(made(spread_out), "CFQ")
+    titles = [finding.title for finding in found.answers[0].findings]
+    assert "Does not hold: boundary error above CFQ's" in titles
+    with pytest.raises(UserError, match="LSX"):
+        report(made(spread_out), "LSX")
+
+
+def test_runs_that_failed_or_are_missing_are_told() -> None:
+    every = runs()
+    records = [record_of(run, {}) for run in every[:-2]] + [record_of(every[-1], {}, "failed")]
+    found = report(collect("table1", every, records))
+    assert found.state[0] == f"Runs: {len(every) - 2} finished, 0 skipped, 1 failed, 1 missing."
+    assert found.state[2] == f"Made by: cfq-bench 1.2 at 0123456789 ({len(every) - 2} runs)."
+    assert "RuntimeError: it broke <down>" in found.state[3]
+
+
+# --- the paper beside ---
+
+
+def paper_says(metric: str, row: str, ours: Callable[[SuiteRun], Metrics]) -> str:
+    found = beside("table1", made(ours).finished)
+    (one,) = [
+        one
+        for one in found
+        if (one.value.dataset, one.value.metric, one.value.method) == ("adult", metric, row)
+    ]
+    return one.verdict
+
+
+@pytest.mark.parametrize(
+    ("cfq", "mixed", "verdict"),
+    [
+        (0.065, 0.4, "agrees"),  # the paper: CFQ .061, MixedPrec .121
+        (0.3, 0.4, "same order"),
+        (0.5, 0.4, "opposite order"),
+        (0.4, 0.4, "differs"),  # a tie has no order
+    ],
+)
+def test_verdicts(cfq: float, mixed: float, verdict: str) -> None:
+    def metrics(run: SuiteRun) -> Metrics:
+        return {"recourse/vd": {"CFQ": cfq, "MixedPrec": mixed}.get(run.row, 0.9)}
+
+    assert paper_says("vd", "cfq", metrics) == verdict
+
+
+def test_what_was_not_run_is_no_number() -> None:
+    results = made(lambda run: {})
+    rest = tuple(one for one in results.finished if one.row != "CFQ")
+    found = beside("table1", rest)
+    verdicts = {one.verdict for one in found if one.value.method == "cfq"}
+    assert verdicts <= {"not run", "no counterpart"}
+    assert "not run" in verdicts
+
+
+def test_our_vd_never_stands_alone() -> None:
+    found = beside("table1", made(lambda run: {}).finished)
+    said = {one.beside for one in found if one.value.metric == "vd" and one.ours is not None}
+    assert said == {"VD adverse 0.100, boundary error 0.150, drift +0.000"}
+
+
+# --- formats ---
+
+TABLE = Table(
+    "a", "50 % of a_b", ["row", "x & y"], [[Cell("<b>|*"), Cell("1", best=True)]], ["a note"], []
+)
+
+
+def test_markdown_keeps_its_cells() -> None:
+    lines = markdown_table(TABLE).splitlines()
+    assert lines[0] == "**50 % of a\\_b**"
+    assert lines[2:5] == ["| row | x & y |", "| --- | ---: |", "| <b>\\|\\* | **1** |"]
+
+
+def test_latex_escapes_what_it_would_read() -> None:
+    assert escaped("a_b & 5 % ± |x|") == r"a\_b \& 5 \% $\pm$ \textbar{}x\textbar{}"
+    text = latex_table(TABLE)
+    assert r"row & x \& y \\" in text
+    assert r"\textless{}b\textgreater{}\textbar{}* & \textbf{1} \\" in text
+
+
+def test_html_escapes_labels_and_has_no_script() -> None:
+    every = runs()
+    records = [record_of(run, {}) for run in every[:-1]] + [record_of(every[-1], {}, "failed")]
+    text = files_of(report(collect("table1", every, records)))["report.html"].decode()
+    assert "it broke &lt;down&gt;" in text
+    assert "<script" not in text
+    assert "src=" not in text
+    assert text.count("<table") == text.count("<caption") > 3
+
+
+def test_the_same_records_give_the_same_bytes() -> None:
+    results = made(spread_out)
+    turned = collect("table1", runs(), [one.record for one in reversed(results.finished)])
+    first, again = files_of(report(results)), files_of(report(turned))
+    assert {"report.md", "report.html", "tables/adult.csv", "tables/adult.tex"} <= set(first)
+    assert first == again
+
+
+def test_an_earlier_report_s_tables_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "old.csv").write_text("x")
+    count = write_report(report(made(spread_out)), tmp_path)
+    assert not (tmp_path / "tables" / "old.csv").exists()
+    assert count == sum(path.is_file() for path in tmp_path.rglob("*"))
+
+
+# --- the archive ---
+
+
+def archive() -> Archive:
+    records = tuple(record_of(run, spread_out(run)) for run in runs()[:3])
+    rows = {
+        records[0].run_id: {
+            "favourable": Validity.of([3, 70_000, 5], [True, False, True]),
+            "adverse": Validity.of([], []),
+        }
+    }
+    return Archive(records, rows)
+
+
+def test_an_archive_holds_records_and_who_kept_their_action() -> None:
+    data = pack(archive())
+    back = unpack(data, "here")
+    assert {one.run_id: one for one in back.records} == {
+        one.run_id: one for one in archive().records
+    }
+    ((name, rows),) = back.rows.items()
+    assert name == archive().records[0].run_id
+    assert rows["favourable"].failures == {3: 0.0, 70_000: 1.0, 5: 0.0}
+    assert len(rows["adverse"].row_ids) == 0
+    turned = replace(archive(), records=archive().records[::-1])
+    assert pack(turned) == data
+
+
+@pytest.mark.parametrize("harm", [lambda d: d[:-20], lambda d: b"no archive", lambda d: b""])
+def test_a_damaged_archive_is_one_line(harm: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl.xz"
+    path.write_bytes(harm(pack(archive())))
+    with pytest.raises(UserError, match=r"records\.jsonl\.xz is no whole archive"):
+        read_archive(path)
+    with pytest.raises(UserError, match="results pack"):
+        read_archive(tmp_path / "none")
+
+
+def test_the_command_line_packs_and_reports(tmp_path: Path) -> None:
+    from cfq_bench.record.store import RecordStore
+
+    for run in runs():
+        RecordStore(tmp_path).write(record_of(run, spread_out(run)), None)
+    into = tmp_path / "packed.xz"
+    at = ["--results-dir", str(tmp_path)]
+    done = CliRunner().invoke(main, ["results", "pack", "table1", *at, "--into", str(into)])
+    assert done.exit_code == 0, done.output
+    assert f"{len(runs())} records" in done.output
+    for source, folder in ((at, "a"), (["--archive", str(into)], "b")):
+        words = ["report", "table1", *source, "--into", str(tmp_path / folder)]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+    one, other = ((tmp_path / folder / "report.html").read_bytes() for folder in "ab")
+    assert one == other
+    done = CliRunner().invoke(main, ["report", "smoke", *at])
+    assert done.exit_code == 2
+    assert "cfq-bench suite smoke" in done.output
