@@ -78,8 +78,11 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
             state = suites.run_suite(runs, options, report)
         except KeyboardInterrupt:
             report.bar.stop()
+            # Counted anew: a run may have been recorded since the last look.
+            store = RecordStore(options.results_dir)
+            recorded = sum(store.path(run.run_id).exists() for run in runs)
             click.echo(
-                f"{name}: interrupted; {report.recorded} of {_runs(len(runs))} recorded; "
+                f"{name}: interrupted; {recorded} of {_runs(len(runs))} recorded; "
                 "the same command goes on",
                 err=True,
             )
@@ -112,7 +115,6 @@ class _Report:
         )
         self.task = self.bar.add_task(name, total=None, words="")
         self.told = time.perf_counter()
-        self.recorded = 0
 
     def __enter__(self) -> "_Report":
         self.bar.start()
@@ -127,9 +129,10 @@ class _Report:
                 places = ", ".join(f"{axis} {value}" for axis, value in run.axes.items())
                 line = f"failed: {run.row}, {places} ({run.run_id}): {record.reason}"
                 click.echo(line, err=True)
-        self.recorded = state.total - state.left
         words = _words(state)
-        self.bar.update(self.task, total=state.total, completed=self.recorded, words=words)
+        self.bar.update(
+            self.task, total=state.total, completed=state.total - state.left, words=words
+        )
         if not self.console.is_terminal and time.perf_counter() - self.told >= _EVERY_S:
             self.told = time.perf_counter()
             click.echo(f"{self.name}: {words}", err=True)
