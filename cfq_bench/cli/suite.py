@@ -92,12 +92,27 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
         f"{state.skipped} skipped; {state.before} were there before; "
         f"{time.perf_counter() - start:.0f} s; records in {options.results_dir}"
     )
+    if state.done > state.before:
+        click.echo(_overviews(name, runs, options.results_dir))
     place = "" if options.results_dir == _DEFAULT else f" --results-dir {options.results_dir}"
     follow = (f"compare{place}", f"report {name}{place}", f"dashboard{place}")
     click.echo("next: " + ", ".join(f"`cfq-bench {command}`" for command in follow))
     if state.failed:
         click.echo(f"{_runs(state.failed)} failed: try again with --retry-failed", err=True)
     return 1 if state.failed else 0
+
+
+def _overviews(name: str, runs: list[SuiteRun], results_dir: Path) -> str:
+    """A table of all rows for every setting of the suite."""
+    from cfq_bench.report.cells import overview_table
+    from cfq_bench.report.markdown import markdown_table
+    from cfq_bench.report.places import arranged
+    from cfq_bench.results.collect import collect
+
+    store = RecordStore(results_dir)
+    records = [record for run in runs if (record := store.read(run.run_id)) is not None]
+    settings = arranged(collect(name, runs, records).finished)
+    return "\n\n".join(markdown_table(overview_table(setting, {})) for setting in settings)
 
 
 class _Report:

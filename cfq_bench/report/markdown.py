@@ -1,12 +1,15 @@
 """A report as Markdown."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cfq_bench.report.build import Report
 from cfq_bench.report.layout import Cell, Table
 
+if TYPE_CHECKING:
+    from cfq_bench.report.build import Report
 
-def markdown(report: Report) -> str:
+
+def markdown(report: "Report") -> str:
     """The whole report; figures are beside it in ``figures``."""
     parts = [f"# {report.title}: {report.about}", _bullets(report.state), "## In short"]
     parts.append(report.summary)
