@@ -1,23 +1,29 @@
 """Reports: verdicts and answers worked out by hand, the same bytes twice, nothing unescaped."""
 
+import lzma
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from cfq_bench.cli.main import main
+from cfq_bench.config.loader import known_names
 from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
 from cfq_bench.errors import UserError
+from cfq_bench.evaluation.keys import metric_info
 from cfq_bench.files import run_id
-from cfq_bench.record.archive import Archive, Validity, pack, read_archive, unpack
+from cfq_bench.record.archive import Archive, Validity, pack, read_archive, stored, unpack
 from cfq_bench.record.record import Record
+from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import build_report
 from cfq_bench.report.latex import escaped, latex_table
 from cfq_bench.report.layout import Cell, Table
 from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.paper_map import paper_map
 from cfq_bench.report.paper_side import beside
 from cfq_bench.report.write import files_of, write_report
 from cfq_bench.results.collect import Results, collect
@@ -149,6 +155,27 @@ def test_our_vd_never_stands_alone() -> None:
     assert said == {"VD adverse 0.100, boundary error 0.150, drift +0.000"}
 
 
+def test_the_map_names_rows_axes_and_metrics_that_exist() -> None:
+    mapped, answered = paper_map(), set()
+    for name in known_names("suite"):
+        every = expand(load_suite(name))
+        for table in set(load_suite(name).tables) & set(mapped.tables):
+            answered.add(table)
+            entry = mapped.tables[table]
+            rows = {run.row for run in every}
+            assert entry.baseline in rows, (name, table)
+            assert set(entry.rows.values()) & rows, (name, table)
+            for place in filter(None, entry.settings.values()):
+                for axis, value in {**entry.axes, **place.axes}.items():
+                    assert value in {run.axes.get(axis) for run in every}, (name, table, axis)
+    assert answered == set(mapped.tables)
+    sources = [mapped.metrics, *(entry.metrics for entry in mapped.tables.values())]
+    for source in (s for part in sources for s in part.values()):
+        for one in source if isinstance(source, list) else [source]:
+            for key in [one] if isinstance(one, str) else (one.sum if one else []):
+                metric_info(key)
+
+
 # --- formats ---
 
 TABLE = Table(
@@ -223,7 +250,33 @@ def test_an_archive_holds_records_and_who_kept_their_action() -> None:
     assert pack(turned) == data
 
 
-@pytest.mark.parametrize("harm", [lambda d: d[:-20], lambda d: b"no archive", lambda d: b""])
+def test_outcomes_come_from_the_rows_beside_a_record(tmp_path: Path) -> None:
+    run = runs()[0]
+    rows = pd.DataFrame(
+        {
+            "row_id": [7, 8, 9, 10],
+            "direction": ["favourable", "favourable", "adverse", "favourable"],
+            "valid_q": [True, False, True, None],  # row 10 has no action
+            "cost_f": [1.0, 2.0, 3.0, float("inf")],
+        }
+    )
+    store = RecordStore(tmp_path)
+    store.write(record_of(run, {}), rows)
+    found = unpack(pack(stored(store, [run.run_id])), "here").rows[run.run_id]
+    assert found["favourable"].failures == {7: 0.0, 8: 1.0}
+    assert found["adverse"].failures == {9: 0.0}
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda d: d[:-20],
+        lambda d: b"no archive",
+        lambda d: b"",
+        lambda d: lzma.compress(b'"another format"\n'),
+        lambda d: lzma.compress(b'"cfq-bench archive 1"\n{"record": {}, "rows": []}\n'),
+    ],
+)
 def test_a_damaged_archive_is_one_line(harm: Callable[[bytes], bytes], tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl.xz"
     path.write_bytes(harm(pack(archive())))
@@ -234,8 +287,6 @@ def test_a_damaged_archive_is_one_line(harm: Callable[[bytes], bytes], tmp_path:
 
 
 def test_the_command_line_packs_and_reports(tmp_path: Path) -> None:
-    from cfq_bench.record.store import RecordStore
-
     for run in runs():
         RecordStore(tmp_path).write(record_of(run, spread_out(run)), None)
     into = tmp_path / "packed.xz"

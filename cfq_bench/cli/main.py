@@ -8,7 +8,8 @@ import click
 from cfq_bench import __version__
 from cfq_bench.cli.dashboard import dashboard, wandb_workspace
 from cfq_bench.cli.data import FOLDER, data
-from cfq_bench.cli.report import pack, report
+from cfq_bench.cli.report import report
+from cfq_bench.cli.results import results
 from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
 
@@ -132,6 +133,7 @@ main.add_command(dashboard)
 main.add_command(wandb_workspace)
 main.add_command(sweep)
 main.add_command(report)
+main.add_command(results)
 
 
 @main.command()
@@ -225,34 +227,6 @@ def suite(
         cluster=cluster,
     )
     sys.exit(run_and_report(loaded.name, runs, options))
-
-
-@main.group()
-def results() -> None:
-    """Folders of records."""
-
-
-results.add_command(pack)
-
-
-@results.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=FOLDER)
-@click.option("--into", type=FOLDER, help="The folder that gets them all.  [default: the first]")
-def merge_results(folders: tuple[Path, ...], into: Path | None) -> None:
-    """Bring the records of several results folders together.
-
-    Of two records of one run, a finished one is kept before a failed one, then the newer. Exit
-    code 1: a file was corrupt and left out.
-    """
-    from cfq_bench.record.merge import merge
-
-    target = into or folders[0]
-    merged = merge(folders, target)
-    for note in merged.notes:
-        click.echo(note, err=True)
-    runs = "1 run" if merged.copied == 1 else f"{merged.copied} runs"
-    click.echo(f"{target}: {runs} copied, {merged.same} there already")
-    sys.exit(1 if merged.corrupt else 0)
 
 
 @main.command("list")

@@ -1,4 +1,4 @@
-"""``cfq-bench report``: a suite's answer in every format; ``results pack``: its records."""
+"""``cfq-bench report``: a suite's answer in every format."""
 
 from pathlib import Path
 
@@ -55,33 +55,3 @@ def report(
     count = write_report(made, folder)
     click.echo(made.summary)
     click.echo(f"wrote {count} files: {folder / 'report.html'} and others")
-
-
-@click.command()
-@click.argument("suite")
-@click.option("--results-dir", type=FOLDER, default="results", show_default=True)
-@click.option("--into", type=FILE, help="The file.  [default: RESULTS_DIR/SUITE/records.jsonl.xz]")
-@click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
-def pack(suite: str, results_dir: Path, into: Path | None, conf_dir: Path | None) -> None:
-    """Pack a suite's records into one small file, from which its report can be made again."""
-    from cfq_bench.config.suite import expand, load_suite
-    from cfq_bench.errors import UserError
-    from cfq_bench.files import ensure_writable, write_atomic
-    from cfq_bench.record.archive import pack as packed
-    from cfq_bench.record.archive import stored
-    from cfq_bench.record.store import RecordStore
-
-    loaded = load_suite(suite, conf_dir)
-    runs = expand(loaded, conf_dir)
-    archive = stored(RecordStore(results_dir), [run.run_id for run in runs])
-    if not archive.records:
-        raise UserError(
-            f"{results_dir} has no record of suite {loaded.name}: run `cfq-bench suite {suite}`"
-        )
-    path = into or results_dir / loaded.name / "records.jsonl.xz"
-    ensure_writable(path.parent, "records")
-    content = packed(archive)
-    write_atomic(path, content)
-    left = len(runs) - len(archive.records)
-    missing = f"; {left} runs of the suite have no record" if left else ""
-    click.echo(f"{path}: {len(archive.records)} records, {len(content) / 1e6:.1f} MB{missing}")

@@ -127,7 +127,10 @@ def unpack(data: bytes, where: str) -> Archive:
         if json.loads(head) != FORMAT:
             raise ValueError(f"it begins with {head[:40]}, not with {FORMAT!r}")
         pairs = [_line(json.loads(line)) for line in lines]
-    except (lzma.LZMAError, ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (
+        *(lzma.LZMAError, binascii.Error, ValueError, RecursionError),
+        *(AttributeError, KeyError, TypeError),  # JSON of another shape
+    ) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise UserError(f"{where} is no whole archive of records ({why}): get it again") from error
     records = tuple(sorted((record for record, _ in pairs), key=lambda one: one.run_id))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cfq_bench.evaluation.keys import metric_info
-from cfq_bench.report.comparisons import METRIC, Comparison, compare, difference_in
+from cfq_bench.report.comparisons import METRIC, compare, difference_in
 from cfq_bench.report.layout import Cell, Number, Table, file_name
 from cfq_bench.report.page import format_metric
 from cfq_bench.report.places import Place, Rows, Setting, label_of
@@ -234,11 +234,3 @@ def _difference_number(
 def _where(place: Place, row: str) -> dict[str, Number]:
     axes = {axis: value for axis, value in place.axes if axis not in ("row", "metric")}
     return {"data": place.data, **axes, "row": row}
-
-
-def overall(found: Sequence[Comparison]) -> dict[str, int]:
-    """How many comparisons were decided which way."""
-    return {
-        name: sum(one.decision == name for one in found)
-        for name in ("below", "above", "not decided")
-    }
