@@ -152,6 +152,11 @@ class TestSettings:
         assert {point["method.eta"] for point in points} == {0.25, 0.5, 1, 2}
         assert {point["policy.bit_cost"] for point in points} == {1e-4, 1e-3, 1e-2, 1e-1}
 
+    def test_there_are_wandb_sweeps_and_git_keeps_them(self) -> None:
+        assert {path.stem for path in SWEEPS.glob("wandb/*.yaml")} >= {"eta_lambda"}
+        ignored = (SWEEPS.parent / ".gitignore").read_text().splitlines()
+        assert "wandb/" not in ignored  # it would hide them
+
     @pytest.mark.parametrize(
         "path", sorted(SWEEPS.glob("wandb/*.yaml")), ids=lambda path: path.stem
     )
