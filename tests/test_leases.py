@@ -189,6 +189,20 @@ def test_a_run_that_kills_its_workers_is_recorded_as_failed(tmp_path: Path) -> N
     assert "killed 2 times" in str(record.reason)
 
 
+def test_the_lease_of_who_died_between_record_and_release_is_removed(tmp_path: Path) -> None:
+    mine, (config,) = Leases(tmp_path / "leases"), light.many_configs(1)
+    store = RecordStore(tmp_path)
+    store.runs_dir.mkdir()
+    store.publish(light.light_record(config), None)
+    dead = dead_lease(mine, age_s=0)
+    dead = dead.rename(dead.with_name(f"{run_id(config)}.lease"))
+    other = held(mine, "of another suite")
+    assert work(Plan([config], str(tmp_path), wandb="disabled")) == 0
+    assert not dead.exists()
+    assert other.is_mine()
+    other.release()
+
+
 def test_who_publishes_second_changes_nothing(tmp_path: Path) -> None:
     (config,) = light.many_configs(1)
     store = RecordStore(tmp_path)

@@ -127,6 +127,16 @@ class Leases:
             aside.unlink(missing_ok=True)
         return self._create(path, attempt=1 if stale is None else stale.attempt + 1)
 
+    def held(self) -> set[str]:
+        """The runs that have a lease, of the living or of the dead."""
+        return {path.stem for path in self.folder.glob("*.lease")}
+
+    def clear(self, run_id: str) -> None:
+        """Remove a lease that nobody will release: its holder died between record and release."""
+        lease = self.claim(run_id)
+        if lease is not None:
+            lease.release()
+
     def close(self) -> None:
         """Remove what this object left in the folder."""
         self._clock.unlink(missing_ok=True)

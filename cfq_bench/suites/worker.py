@@ -83,6 +83,8 @@ def work(plan: Plan) -> int:
                         published += _run_leased(todo.pop(name), name, plan, store, lease)
             if len(todo) == before:
                 time.sleep(POLL_S)  # the others are at work on what is left: they may die
+        for name in leases.held() & {run_id(config) for config in plan.configs}:
+            leases.clear(name)  # every run has its record
     finally:
         leases.close()
     return published
