@@ -15,7 +15,7 @@ from cfq_bench.certificates.chain import read_chain
 from cfq_bench.certificates.deployed import Verdict, backend_margin, verify_boxes
 from cfq_bench.certificates.rounding import certified_bits
 from cfq_bench.config.loader import settings_from_config
-from cfq_bench.config.settings import Settings
+from cfq_bench.config.settings import DataSettings, Settings
 from cfq_bench.data.dataset import TabularData
 from cfq_bench.data.table import check_features
 from cfq_bench.errors import UserError
@@ -108,7 +108,7 @@ def advise(
         run: id, or first digits of it, of a finished run whose settings and network are used.
 
     Raises:
-        UserError: no such row, a feature missing or unusable, no such run.
+        UserError: no such row, a feature missing or unusable, no such run, or images.
     """
     f_q = None
     if run is not None:
@@ -117,9 +117,12 @@ def advise(
         settings = settings_from_config(record.config)
         where = str(store.network_path(record.run_id))
         f_q = network_from_bytes(store.read_network(record.run_id), where)
+    table, _ = settings.table()
     context = make_context(settings, options, Runtime(torch.device(options.device)))
     data, space = context.data, context.actions
-    x = _encode(data, settings, row)
+    if not isinstance(data, TabularData) or not isinstance(space, ActionSet):
+        raise TypeError(f"{type(data).__name__} and {type(space).__name__} are no table's")
+    x = _encode(data, table, row)
     solver, kappa = context.solver, settings.evaluation.kappa
     target = torch.full((1,), FAVOURABLE, device=x.device)
 
@@ -135,11 +138,13 @@ def advise(
     return Advice(person, margin, action, _margin(f_q, on_f.point), on_q, proof)
 
 
-def _encode(data: TabularData, settings: Settings, row: int | str | Mapping[str, Any]) -> Tensor:
+def _encode(
+    data: TabularData, settings: DataSettings, row: int | str | Mapping[str, Any]
+) -> Tensor:
     device = data.test.x.device
     if isinstance(row, Mapping):
         frame = pd.DataFrame([row])
-        check_features(frame, settings.data, "the row")
+        check_features(frame, settings, "the row")
         return data.schema.encode(frame, "the row").to(device)
     for split in (data.test, data.validation, data.train):
         found = [i for i, known in enumerate(split.row_ids) if str(known) == str(row)]

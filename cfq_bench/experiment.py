@@ -11,10 +11,11 @@ import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.make import make_space
 from cfq_bench.cache import Cache, default_cache_dir
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import load_data
+from cfq_bench.data.dataset import Dataset, TabularData
+from cfq_bench.data.load import load_dataset
 from cfq_bench.data.shift import shifted
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.errors import UserError
@@ -167,10 +168,10 @@ def make_context(settings: Settings, options: Options, runtime: Runtime) -> Cont
     """Config -> data -> actions -> teacher: what all methods of a seed share."""
     cache = Cache(options.cache_dir or default_cache_dir())
     data_dir = named_data_dir(options.data_dir)
-    data = load_data(settings.data, settings.seed, data_dir).to(runtime.device)
-    space = ActionSet(data.schema, settings.actions, data.train.x)
+    data = load_dataset(settings.data, settings.seed, data_dir).to(runtime.device)
+    space, told = make_space(settings, data, cache, runtime)
     teacher = obtain_teacher(settings, data, space, cache, runtime)
-    return Context(settings, data, teacher, space, cache, runtime)
+    return Context(settings, data, teacher, space, cache, runtime, details=told)
 
 
 def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome:
@@ -214,14 +215,20 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
         "data": {"source": data.source, "sha256": context.data.fingerprint},
         "shift": shift,
         **more.details,
-        "scale_fallbacks": {
-            f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"
-        },
+        "scale_fallbacks": _scale_fallbacks(data),
+        **context.details,
     }
     if proved.refused:
         details["certificate/refused"] = proved.refused
     rows, counts = proved.on_rows(more.rows), {**result.counts, **more.counts, **proved.counts}
     return _Outcome("ok", None, metrics, counts, details, rows, network_to_bytes(f_q))
+
+
+def _scale_fallbacks(data: Dataset) -> dict[str, str]:
+    """Columns of a table whose standard deviation could not be their scale, and what is instead."""
+    if not isinstance(data, TabularData):
+        return {}
+    return {f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"}
 
 
 def _usable(name: str) -> torch.device:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import DataSettings, FeatureSettings
-from cfq_bench.data.datamodule import SliceLoader, TableDataModule, WholeSplit
+from cfq_bench.data.datamodule import InOrder, SliceLoader, SplitDataModule
 from cfq_bench.data.dataset import Split, TabularData, load_data, split_rows
 from cfq_bench.data.reading import read_csv, read_embedded
 from cfq_bench.data.schema import FeatureSchema
@@ -455,12 +455,12 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 def test_the_data_module_gives_train_batches_and_all_validation_rows(csv: Path) -> None:
     data: TabularData = load_data(small(csv), 0)
-    module = TableDataModule(data, batch_size=7, seed=0)
+    module = SplitDataModule(data, batch_size=7, seed=0)
     assert sorted(r for b in module.train_dataloader() for r in b[2].tolist()) == list(range(21))
     (batch,) = module.val_dataloader()
     assert torch.equal(batch[0], data.validation.x)
     assert batch[2].tolist() == list(range(7))
-    assert len(WholeSplit(data.validation)) == 1
+    assert len(InOrder(data.validation)) == 1
 
 
 # --- FeatureSchema on generated frames ---

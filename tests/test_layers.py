@@ -19,6 +19,7 @@ LAYERS = [
     "data",
     "backbones",
     "training",
+    "autoencoder",
     "quantization",
     "actions",
     "certificates",

@@ -277,7 +277,7 @@ class World:
         test = Split(schema.encode(frame), tensor(labels), np.arange(len(test_z)) + 100)
         fit = Split(schema.encode(train), tensor([0, 1]), np.arange(2))
         hue = frame[["hue"]]
-        self.data = TabularData(schema, fit, fit, test, hue, hue, hue, "made", "0")
+        self.data = TabularData(fit, fit, test, hue, hue, hue, "made", "0", schema)
         actions = ActionSettings.model_validate(
             {
                 "name": "made",

@@ -106,7 +106,7 @@ def test_noise_has_the_strength_that_is_asked_for() -> None:
     rows = torch.zeros(4000, 2)
     test = Split(rows, torch.zeros(4000, dtype=torch.int64), np.arange(4000))
     nobody = pd.DataFrame(index=range(4000))
-    made = TabularData(schema, train, train, test, nobody, nobody, nobody, "made", "0")
+    made = TabularData(train, train, test, nobody, nobody, nobody, "made", "0", schema)
     base = settings_of("compas", "shift=noise", "shift_noise=0.25")
     actions = base.actions.model_copy(update={"features": {"a": _free(), "b": _fixed()}})
     after, _ = shifted(made, base.model_copy(update={"actions": actions}))

@@ -58,6 +58,11 @@ class ActionSet:
         self._layout = Layout(schema, self.immutable, self.on_grid, self.grid, self.max_features)
 
     @property
+    def names(self) -> list[str]:
+        """The features' names."""
+        return [feature.name for feature in self.schema.features]
+
+    @property
     def fingerprint(self) -> str:
         """sha256 of the resolved set: preset, bounds in encoded units, cost."""
         resolved = {
@@ -179,3 +184,7 @@ class ActionSet:
             one_hot = ((block == 0) | (block == 1)).all(1) & (block.sum(1) == 1)
             bad |= moved & ~one_hot
         return bad
+
+    def quality(self, origin: Tensor, point: Tensor) -> dict[str, Tensor]:
+        """Nothing: a feature's change is its own measure."""
+        return {}

@@ -105,7 +105,7 @@ def exact_actions(
         UserError: another cost or action space, or a network that cannot be read.
     """
     if not isinstance(space, ActionSet):
-        raise UserError("exact solutions are for tables: use solver=pgd")
+        raise UserError("exact solutions are for tables: use solver=latent_search")
     if space.settings.cost != "weighted_l1":
         raise UserError(
             f"exact solutions need the weighted_l1 cost, got {space.settings.cost}: use "

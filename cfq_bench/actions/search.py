@@ -18,6 +18,7 @@ from cfq_bench.actions.shrink import shrink
 from cfq_bench.actions.solver import Solver
 from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.base import Positive, SolverSettings
+from cfq_bench.errors import UserError
 
 
 class Config(SolverSettings):
@@ -44,7 +45,7 @@ class Search(Solver):
     ) -> tuple[Tensor, Tensor]:
         """See `Solver.search`."""
         if not isinstance(space, ActionSet):
-            raise TypeError("search works on tables; use solver=pgd for other action spaces")
+            raise UserError("solver search is for tables: use solver=latent_search")
         config = self.config
         by_gradient, gradient_ok = projected_gradient(
             model,

@@ -79,8 +79,10 @@ class Solver(ABC):
             RuntimeError: the solver returned an action outside A(x): an internal error.
         """
         parts = []
-        for start in range(0, len(x), CHUNK):
-            rows = slice(start, start + CHUNK)
+        # What a gradient keeps of thousands of images at once would fit in no memory.
+        size = CHUNK if x.dim() == 2 else BLOCK
+        for start in range(0, len(x), size):
+            rows = slice(start, start + size)
             parts.append(self._solve_chunk(model, space, x[rows], target[rows], kappa))
             if progress is not None:
                 progress(len(parts[-1].status))

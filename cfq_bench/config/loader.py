@@ -18,6 +18,7 @@ from cfq_bench.config.base import (
     TeacherSettings,
 )
 from cfq_bench.config.explain import explain
+from cfq_bench.config.images import ImageSettings, LatentSettings, SemanticSettings
 from cfq_bench.config.plugin import config_class
 from cfq_bench.config.settings import DataSettings, Settings
 from cfq_bench.config.yaml import parse_yaml, read_yaml
@@ -35,6 +36,11 @@ GROUPS: dict[str, type[Named]] = {
 """Settings that come from a YAML file of their own, in the order in which they are read."""
 FILES: dict[str, type[Named]] = {**GROUPS, "regime": RegimeSettings}
 """Every folder of ``conf/``; a regime has no settings of its own, but sets some of the actions."""
+KINDS: dict[str, dict[str, type[Named]]] = {
+    "data": {"images": ImageSettings},
+    "actions": {"latent": LatentSettings, "semantic": SemanticSettings},
+}
+"""What a file is that has a `kind`; tables and their action sets have none."""
 
 
 def packaged_conf_dir() -> Path:
@@ -101,7 +107,7 @@ def load_settings(
     names = {key: value for key, value in base.items() if key in GROUPS}
     if ("allocator",) in changes:
         raise UserError("'allocator' is not chosen by name alone: write budget.allocator=NAME")
-    names |= {key: changes.pop((key,)) for key in FILES if (key,) in changes}
+    named = {key: changes.pop((key,)) for key in FILES if (key,) in changes}
     given = {
         "method": method,
         "data": data,
@@ -111,20 +117,26 @@ def load_settings(
         "actions": actions,
         "regime": regime,
     }
-    names |= {key: value for key, value in given.items() if value is not None}
+    named |= {key: value for key, value in given.items() if value is not None}
     _refuse_unknown_heads(changes, base)
 
+    chosen = str(named.get("data", names["data"]))
+    parts: dict[str, Any] = {"data": _load_group("data", chosen, changes, conf_dir, {})}
+    below = _data_defaults(parts["data"], base)
+    names |= {key: below.pop((key,)) for key in GROUPS if (key,) in below}
+    names |= named
+
     rest = {key: value for key, value in base.items() if key not in GROUPS}
+    _apply(rest, {path: value for path, value in below.items() if path[0] not in GROUPS})
     changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
     _apply(rest, changed)
-    parts: dict[str, Any] = {}
-    for group in GROUPS:
+    for group in [name for name in GROUPS if name != "data"]:
         if group == "actions" and "actions" not in names:
             names["actions"] = parts["data"].actions
         if group == "allocator":
             names["allocator"] = _allocator_name(rest, parts["method"])
         above = _regime(names.get("regime"), changes, conf_dir) if group == "actions" else {}
-        parts[group] = _load_group(group, str(names[group]), changes, conf_dir, above)
+        parts[group] = _load_group(group, str(names[group]), changes, conf_dir, above, below)
     try:
         return Settings.model_validate({**rest, **parts})
     except ValidationError as error:
@@ -150,7 +162,16 @@ def settings_from_config(config: Mapping[str, Any]) -> Settings:
 
 
 def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
-    """The class that a group's file fills: a plug-in's own ``Config``, else the group's."""
+    """The class that a group's file fills: a plug-in's own ``Config``, its kind's, the group's.
+
+    Raises:
+        UserError: the file's kind is none of the group's.
+    """
+    if "kind" in raw and group in KINDS:
+        kinds = KINDS[group]
+        if raw["kind"] not in kinds:
+            raise unknown_name(f"{group}.kind", str(raw["kind"]), kinds)
+        return kinds[raw["kind"]]
     default = FILES[group]
     module = raw.get("module")
     if not issubclass(default, PlugIn) or not isinstance(module, str):
@@ -191,8 +212,9 @@ def _load_group(
     changes: Mapping[tuple[str, ...], Any],
     conf_dir: Path | None,
     above: Mapping[str, Any],
+    below: Mapping[tuple[str, ...], Any] | None = None,
 ) -> Named:
-    """One group from its file, what lies above it, and the overrides."""
+    """One group from its file, the data set's defaults, what lies above it, and the overrides."""
     raw, path = read_group(group, name, conf_dir)
     named = raw.get("regime") is not None or ("actions", "regime") in changes
     if group == "actions" and named:
@@ -200,6 +222,8 @@ def _load_group(
             "actions.regime is a name that --regime sets, with max_features and gamma: "
             "write --regime NAME, or regime=NAME among the overrides"
         )
+    own = {key[1:]: value for key, value in (below or {}).items() if key[0] == group}
+    _apply(raw, {key: value for key, value in own.items() if key[0] in raw})
     raw |= above
     changed = {key[1:]: value for key, value in changes.items() if key[0] == group}
     _apply(raw, changed)
@@ -209,6 +233,15 @@ def _load_group(
     except ValidationError as error:
         overridden = {".".join((group, *key)) for key in changed}
         raise explain(error, model, group, str(path), overridden) from None
+
+
+def _data_defaults(data: Named, base: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """What a run on these data starts from, below everything that a user says."""
+    if not isinstance(data, ImageSettings):
+        return {}
+    defaults = _parse_overrides(data.defaults)
+    _refuse_unknown_heads(defaults, base)
+    return defaults
 
 
 def _regime(

@@ -17,11 +17,15 @@ from cfq_bench.config.base import (
     SolverSettings,
     TeacherSettings,
 )
+from cfq_bench.config.fit import FitSettings
+from cfq_bench.config.images import ImageSettings, LatentSettings, SemanticSettings
 from cfq_bench.config.uncertainty import UncertaintySettings
+from cfq_bench.errors import UserError
 
 Bits = Annotated[int, Field(ge=2, le=8)]
 FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
 Shift = Literal["none", "noise", "reweight", "imbalance"]
+ImageActions = LatentSettings | SemanticSettings
 
 
 class FeatureSettings(Frozen):
@@ -61,19 +65,6 @@ class SplitSettings(Frozen):
     """Rows in the train split; the others are the test split."""
     validation: Annotated[float, Field(gt=0.0, lt=1.0)]
     """Share of the train rows set aside for validation: no fit ever sees them."""
-
-
-class FitSettings(Frozen):
-    """Training length, which depends on the data set's size and on nothing else."""
-
-    batch_size: Annotated[int, Field(ge=1)]
-    """Rows per optimizer step."""
-    teacher_epochs: Annotated[int, Field(ge=1)]
-    """Most epochs of the teacher; early stopping may end it sooner."""
-    epochs: Annotated[int, Field(ge=1)]
-    """Epochs of a quantization method with `epoch_factor` 1."""
-    weight_decay: NonNegative
-    """L2 of the teacher's weights."""
 
 
 class DataSettings(Named):
@@ -221,8 +212,8 @@ class Settings(Frozen):
 
     seed: Annotated[int, Field(ge=0)]
     """Split, initialization, batch order and noise derive from it."""
-    data: DataSettings
-    actions: ActionSettings
+    data: DataSettings | ImageSettings
+    actions: ActionSettings | LatentSettings | SemanticSettings
     backbone: SerializeAsAny[BackboneSettings]
     teacher: SerializeAsAny[TeacherSettings]
     method: SerializeAsAny[MethodSettings]
@@ -233,6 +224,16 @@ class Settings(Frozen):
     policy: PolicySettings
     training: TrainingSettings
     evaluation: EvaluationSettings
+
+    def table(self) -> tuple[DataSettings, ActionSettings]:
+        """The data and the action set of a run on a table.
+
+        Raises:
+            UserError: the run is on images.
+        """
+        if isinstance(self.data, DataSettings) and isinstance(self.actions, ActionSettings):
+            return self.data, self.actions
+        raise UserError(f"{self.data.name} holds images: this works on tables alone")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Settings":
@@ -256,21 +257,33 @@ class Settings(Frozen):
         return self
 
     def _actions_fit_data(self) -> None:
-        for name in self.actions.features:
-            if name not in self.data.features:
+        data, actions = self.data, self.actions
+        if isinstance(data, DataSettings) and isinstance(actions, ActionSettings):
+            self._action_set_fits_table(data, actions)
+        elif isinstance(data, DataSettings) or isinstance(actions, ActionSettings):
+            what, other = ("tables", "images")
+            if isinstance(data, ImageSettings):
+                what, other = other, what
+            raise ValueError(
+                f"data {data.name!r} are {what} and actions {actions.name!r} are for {other}"
+            )
+
+    def _action_set_fits_table(self, data: DataSettings, actions: ActionSettings) -> None:
+        for name in actions.features:
+            if name not in data.features:
                 raise ValueError(
-                    f"actions {self.actions.name!r} name feature {name!r}, which data "
-                    f"{self.data.name!r} does not have"
+                    f"actions {actions.name!r} name feature {name!r}, which data "
+                    f"{data.name!r} does not have"
                 )
-        for name in self.data.features:
-            if name not in self.actions.features:
+        for name in data.features:
+            if name not in actions.features:
                 raise ValueError(
-                    f"actions {self.actions.name!r} do not say what may be done to feature {name!r}"
+                    f"actions {actions.name!r} do not say what may be done to feature {name!r}"
                 )
-        for name, action in self.actions.features.items():
-            self._action_fits_kind(name, action, self.data.features[name].kind)
-        if all(action.kind == "immutable" for action in self.actions.features.values()):
-            raise ValueError(f"actions {self.actions.name!r} leave nothing to change")
+        for name, action in actions.features.items():
+            self._action_fits_kind(name, action, data.features[name].kind)
+        if all(action.kind == "immutable" for action in actions.features.values()):
+            raise ValueError(f"actions {actions.name!r} leave nothing to change")
 
     def _action_fits_kind(self, name: str, action: FeatureAction, kind: FeatureKind) -> None:
         where = f"actions {self.actions.name!r}: feature {name!r} is {kind}"
@@ -289,6 +302,8 @@ class Settings(Frozen):
                 f"evaluation.shift_attribute {named!r} is not one of the protected features of "
                 f"data {self.data.name!r}: {', '.join(protected) or 'none'}"
             )
+        if self.evaluation.shift == "noise" and isinstance(self.data, ImageSettings):
+            raise ValueError("evaluation.shift=noise is for tables: pixels have no such noise")
         if self.evaluation.shift == "reweight" and not protected:
             raise ValueError(
                 f"evaluation.shift=reweight needs a protected feature; data {self.data.name!r} "

@@ -1,4 +1,4 @@
-"""Batches for Lightning: slices of tensors, without per-row collation.
+"""Batches for Lightning: slices of tensors in memory, without per-row collation or workers.
 
 A ``DataLoader`` over a ``TensorDataset`` collates row by row and costs three times a bare training
 loop on networks this small; slicing tensors that are permuted once an epoch costs next to nothing.
@@ -11,10 +11,10 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from cfq_bench.data.dataset import Split, TabularData
+from cfq_bench.data.dataset import Dataset, Split, as_inputs
 
 Batch = tuple[Tensor, Tensor, Tensor]
-"""x (B, d) float32, y (B,) int64, rows (B,) int64: positions in the train split."""
+"""x (B, d) or (B, C, H, W) float32, y (B,) int64, rows (B,) int64: positions in the split."""
 
 
 class SliceLoader:
@@ -49,37 +49,38 @@ class SliceLoader:
         x, y = x[order], y[order]
         for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
             rows = slice(start, start + self.batch_size)
-            yield x[rows], y[rows], order[rows]
+            yield as_inputs(x[rows]), y[rows], order[rows]
 
 
-class WholeSplit:
-    """A split as one batch; a class of its own, because Lightning reads a list as many loaders."""
+class InOrder:
+    """A split in order; a class of its own, because Lightning reads a list as many loaders."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
 
     def __len__(self) -> int:
-        return 1
+        return sum(1 for _ in self.split.blocks())
 
     def __iter__(self) -> Iterator[Batch]:
-        x, y = self.split.x, self.split.y
-        yield x, y, torch.arange(len(y), device=x.device)
+        start = 0
+        for x in self.split.blocks():
+            rows = torch.arange(start, start + len(x), device=x.device)
+            yield x, self.split.y[rows], rows
+            start += len(x)
 
 
-class TableDataModule(L.LightningDataModule):
+class SplitDataModule(L.LightningDataModule):
     """The train and validation batches of one fit.
 
     Args:
-        data: the encoded splits, on the device where the fit runs.
+        data: the splits, on the device where the fit runs.
         batch_size: rows per optimizer step.
         seed: of the batch order.
         steps: batches per Lightning epoch; None is one pass over the rows. Methods that look at
             nothing between epochs run all their steps as one, which spares Lightning's bookkeeping.
     """
 
-    def __init__(
-        self, data: TabularData, batch_size: int, seed: int, steps: int | None = None
-    ) -> None:
+    def __init__(self, data: Dataset, batch_size: int, seed: int, steps: int | None = None) -> None:
         super().__init__()
         self.data = data
         self.train_loader = SliceLoader(data.train, batch_size, seed, steps)
@@ -88,6 +89,6 @@ class TableDataModule(L.LightningDataModule):
         """Shuffled train batches."""
         return self.train_loader
 
-    def val_dataloader(self) -> "WholeSplit":
-        """The validation rows as one batch."""
-        return WholeSplit(self.data.validation)
+    def val_dataloader(self) -> InOrder:
+        """The validation rows: of a table as one batch."""
+        return InOrder(self.data.validation)

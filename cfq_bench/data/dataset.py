@@ -1,9 +1,10 @@
-"""From a raw table to encoded splits: what every later part of a run works on."""
+"""Splits, what every later part of a run works on; and how a raw table becomes them."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -17,15 +18,18 @@ from cfq_bench.data.table import Table, impute, load_table
 from cfq_bench.errors import UserError
 from cfq_bench.seeds import derive_seed
 
+IMAGE_BLOCK = 256
+"""Images per network call."""
+
 
 @dataclass(frozen=True)
 class Split:
-    """Encoded rows of one split.
+    """Rows of one split.
 
     Attributes:
-        x: (N, d) float32.
+        x: (N, d) float32 encoded rows, or (N, C, H, W) uint8 images.
         y: (N,) int64, 1 is the favourable outcome.
-        row_ids: (N,) the rows' ids in the source table.
+        row_ids: (N,) the rows' ids in the source.
     """
 
     x: Tensor
@@ -39,27 +43,58 @@ class Split:
         """The same rows on a device."""
         return Split(self.x.to(device), self.y.to(device), self.row_ids)
 
+    def inputs(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Model inputs of some rows, (B, d) or (B, C, H, W) float32."""
+        return as_inputs(self.x[rows])
+
+    def blocks(self) -> Iterator[Tensor]:
+        """Model inputs of all rows: a table as one block, images in small ones.
+
+        What a network of convolutions keeps of thousands of images at once fits in no memory.
+        """
+        size = max(1, len(self)) if self.x.dim() == 2 else IMAGE_BLOCK
+        for start in range(0, len(self), size):
+            yield self.inputs(slice(start, start + size))
+
+
+def as_inputs(x: Tensor) -> Tensor:
+    """What a model is given: encoded rows as they are, uint8 pixels as float32 in [0, 1].
+
+    >>> as_inputs(torch.tensor([0, 51, 255], dtype=torch.uint8))
+    tensor([0.0000, 0.2000, 1.0000])
+    """
+    return x if x.is_floating_point() else x.float() / 255
+
 
 @dataclass(frozen=True)
-class TabularData:
-    """One data set, split and encoded for one seed.
+class Dataset:
+    """One data set, split for one seed: what tables and images have in common.
 
     `train` is what fits see; `validation` is set aside for choices; `test` is for evaluation alone.
     """
 
-    schema: FeatureSchema
     train: Split
     validation: Split
     test: Split
     train_groups: pd.DataFrame
-    """Protected attributes of the train rows, in the order of `train`; see `protected_groups`."""
+    """Protected attributes of the train rows as text, in the order of `train`."""
     validation_groups: pd.DataFrame
     test_groups: pd.DataFrame
     source: str
     fingerprint: str
-    """sha256 over the encoded splits: caches are keyed by it."""
+    """sha256 over the splits: caches are keyed by it."""
 
-    def on_validation(self) -> "TabularData":
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one row: (d,), or (C, H, W)."""
+        return tuple(self.train.x.shape[1:])
+
+    @property
+    def n_single(self) -> int:
+        """Leading columns that are numbers and not parts of one-hot groups; none of an image."""
+        return 0
+
+    def on_validation(self) -> Self:
         """The same data with the validation rows in place of the test rows."""
         return replace(
             self,
@@ -68,7 +103,7 @@ class TabularData:
             fingerprint=f"{self.fingerprint}-validation",
         )
 
-    def to(self, device: torch.device) -> "TabularData":
+    def to(self, device: torch.device) -> Self:
         """The same data with its tensors on a device."""
         return replace(
             self,
@@ -76,6 +111,18 @@ class TabularData:
             validation=self.validation.to(device),
             test=self.test.to(device),
         )
+
+
+@dataclass(frozen=True)
+class TabularData(Dataset):
+    """An encoded table; for its groups see `protected_groups`."""
+
+    schema: FeatureSchema
+
+    @property
+    def n_single(self) -> int:
+        """N_s, the number of single-column features, which come first."""
+        return self.schema.n_single
 
 
 def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -> TabularData:
@@ -114,7 +161,7 @@ def load_data(settings: DataSettings, seed: int, data_dir: Path | None = None) -
 
 
 def fingerprint(splits: Iterable[Split]) -> str:
-    """sha256 over encoded rows and labels."""
+    """sha256 over inputs and labels."""
     digest = hashlib.sha256()
     for split in splits:
         digest.update(split.x.cpu().numpy().tobytes())

@@ -6,24 +6,26 @@ imbalance thin out the other rows instead of drawing with replacement, so that n
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import Split, TabularData, fingerprint
+from cfq_bench.data.dataset import Dataset, Split, TabularData, fingerprint
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
 from cfq_bench.seeds import derive_seed
 
+AnyData = TypeVar("AnyData", bound=Dataset)
 
-def shifted(data: TabularData, settings: Settings) -> tuple[TabularData, dict[str, Any]]:
+
+def shifted(data: AnyData, settings: Settings) -> tuple[AnyData, dict[str, Any]]:
     """The same data with another test split, the same for every method of a seed.
 
     Args:
-        data: the encoded splits.
+        data: the splits; noise is for tables alone.
         settings: of the run; `evaluation.shift` says which shift.
 
     Returns:
@@ -38,7 +40,8 @@ def shifted(data: TabularData, settings: Settings) -> tuple[TabularData, dict[st
     if kind == "none":
         return data, told
     if kind == "noise":
-        return _with_test(data, _noisy(data, settings), np.arange(len(data.test))), told
+        x = _noisy(_as_table(data), settings)
+        return _with_test(data, x, np.arange(len(data.test))), told
     if kind == "reweight":
         attribute, group = _rarest(data, settings)
         chosen = (data.test_groups[attribute] == group).to_numpy()
@@ -75,7 +78,13 @@ def thinned(chosen: np.ndarray, odds: float, rng: np.random.Generator) -> np.nda
     return np.sort(np.concatenate([whole, rng.permutation(thin)[:most]]))
 
 
-def _with_test(data: TabularData, x: Tensor, kept: np.ndarray) -> TabularData:
+def _as_table(data: Dataset) -> TabularData:
+    if not isinstance(data, TabularData):
+        raise TypeError("settings refuse noise on images")
+    return data
+
+
+def _with_test(data: AnyData, x: Tensor, kept: np.ndarray) -> AnyData:
     rows = torch.from_numpy(kept).to(x.device)
     test = Split(x[rows], data.test.y[rows], data.test.row_ids[kept])
     groups = data.test_groups.iloc[kept].reset_index(drop=True)
@@ -83,7 +92,7 @@ def _with_test(data: TabularData, x: Tensor, kept: np.ndarray) -> TabularData:
     return replace(data, test=test, test_groups=groups, fingerprint=fingerprint(splits))
 
 
-def _rarest(data: TabularData, settings: Settings) -> tuple[str, str]:
+def _rarest(data: Dataset, settings: Settings) -> tuple[str, str]:
     """The attribute to reweight, and its rarest group that is large enough to be reported."""
     attribute = settings.evaluation.shift_attribute or settings.data.protected[0]
     sizes = data.test_groups[attribute].value_counts()
@@ -100,13 +109,13 @@ def _rarest(data: TabularData, settings: Settings) -> tuple[str, str]:
 def _noisy(data: TabularData, settings: Settings) -> Tensor:
     """Test rows (N, d) plus Gaussian noise, then back to whole numbers and to the train range."""
     schema, x = data.schema, data.test.x
+    _, actions = settings.table()
     count = schema.n_single
     generator = torch.Generator().manual_seed(derive_seed(settings.seed, "shift", "noise"))
     noise = torch.randn(len(x), count, generator=generator).to(x.device)
     free = torch.tensor(
         [
-            f.kind in ("numeric", "integer")
-            and settings.actions.features[f.name].kind != "immutable"
+            f.kind in ("numeric", "integer") and actions.features[f.name].kind != "immutable"
             for f in schema.features[:count]
         ],
         device=x.device,

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,14 @@ def raw_files(loader: str) -> tuple[RawFile, ...]:
         return ()
     files: tuple[RawFile, ...] = getattr(load_module(loader), "FILES", ())
     return files
+
+
+def own_search(loader: str) -> Callable[[Path | None], Path | None] | None:
+    """How a loader finds a folder that no list of files describes; None: its `FILES` do."""
+    if loader.lower().endswith(TABLE_FILES):
+        return None
+    find: Callable[[Path | None], Path | None] | None = getattr(load_module(loader), "find", None)
+    return find
 
 
 def named_data_dir(given: Path | None) -> Path | None:

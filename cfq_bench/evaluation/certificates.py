@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.certificates.chain import Layer, read_chain
 from cfq_bench.certificates.deployed import Verdict, backend_margin, verify_boxes
 from cfq_bench.certificates.lipschitz import proved_by_lipschitz
@@ -62,7 +63,7 @@ class Certificates:
 
 
 def certify(
-    settings: Settings, f_q: Model, teacher: Model, space: ActionSet, direction: Direction
+    settings: Settings, f_q: Model, teacher: Model, space: ActionSpace, direction: Direction
 ) -> Certificates:
     """Certificates of the deployed network and of the teacher, at the teacher's actions.
 
@@ -74,9 +75,11 @@ def certify(
         settings: of the run.
         f_q: the network that is deployed.
         teacher: the full-precision network.
-        space: the action set.
+        space: the action space; there are certificates about tables alone.
         direction: the favourable direction.
     """
+    if not isinstance(space, ActionSet):
+        return Certificates(refused=dict.fromkeys(("deployed", "teacher"), "images have none"))
     start = time.perf_counter()
     result = Certificates()
     found = direction.solutions[settings.evaluation.kappa].found

@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 import torch
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model
 from cfq_bench.actions.solver import in_blocks
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.evaluation.groups import as_lines, group_metrics, group_values
 from cfq_bench.evaluation.margins import margin_metrics, margin_quantiles, margins_at_actions
 from cfq_bench.evaluation.sensitivities import layer_sensitivities
@@ -41,8 +41,8 @@ def diagnose(
     settings: Settings,
     f_q: Model,
     teacher: Backbone,
-    data: TabularData,
-    space: ActionSet,
+    data: Dataset,
+    space: ActionSpace,
     directions: list[Direction],
     rows: pd.DataFrame,
 ) -> Diagnostics:
@@ -53,7 +53,7 @@ def diagnose(
         f_q: the quantized model.
         teacher: the full-precision model.
         data: the splits that were evaluated.
-        space: the action set.
+        space: the action space.
         directions: the teacher's actions, favourable first.
         rows: the evaluation's per-row results, in the order of `directions`.
     """
@@ -72,7 +72,8 @@ def diagnose(
         for direction in directions
     ]
     with torch.no_grad():
-        correct = in_blocks(f_q)(data.test.x).argmax(1) == data.test.y
+        predicted = torch.cat([in_blocks(f_q)(x).argmax(1) for x in data.test.blocks()])
+    correct = predicted == data.test.y
     values = group_values(
         rows,
         correct.cpu().numpy(),

@@ -11,13 +11,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.exact import exact_actions
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
 from cfq_bench.actions.solver import Solver, in_blocks
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.cache import Cache
 from cfq_bench.config.settings import EvaluationSettings, Settings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.rows import row_table
@@ -35,8 +35,8 @@ GAP_TIME_LIMIT_S = 10.0
 def evaluate(
     f_q: Model,
     teacher: Model,
-    data: TabularData,
-    space: ActionSet,
+    data: Dataset,
+    space: ActionSpace,
     solver: Solver,
     directions: list[Direction],
     settings: EvaluationSettings,
@@ -47,8 +47,8 @@ def evaluate(
     Args:
         f_q: the quantized model.
         teacher: the full-precision model.
-        data: the encoded splits; only the test split is read.
-        space: the action set.
+        data: the splits; only the test split is read.
+        space: the action space.
         solver: the evaluation solver, the same as for the teacher.
         directions: the teacher's actions, from `teacher_recourse`.
         settings: margins and tolerances.
@@ -57,7 +57,9 @@ def evaluate(
     tally = Tally()
     f_q, teacher = in_blocks(f_q), in_blocks(teacher)
     with torch.no_grad():
-        predicted_f, predicted_q = teacher(data.test.x).argmax(1), f_q(data.test.x).argmax(1)
+        predicted_f, predicted_q = (
+            torch.cat([model(x).argmax(1) for x in data.test.blocks()]) for model in (teacher, f_q)
+        )
         count = len(data.test)
         tally.add("task/acc", F.share(predicted_q == data.test.y), count)
         tally.add("task/agreement", F.share(predicted_q == predicted_f), count)
@@ -90,7 +92,7 @@ def evaluate(
 def _add_validity(
     tally: Tally,
     f_q: Model,
-    space: ActionSet,
+    space: ActionSpace,
     direction: Direction,
     settings: EvaluationSettings,
 ) -> None:
@@ -107,13 +109,15 @@ def _add_validity(
         if kappa in settings.extra_kappas:
             tally.add(f"recourse/{name}@{kappa:g}", failed, rows)
     if direction.name == "favourable":
-        found = direction.solutions[settings.kappa].found
-        tally.add("recourse/frr", F.share(found), len(found))
+        solution = direction.solutions[settings.kappa]
+        # An image whose reconstruction the teacher accepts needs no action; a table has none such.
+        needed = solution.status != Status.NOT_NEEDED
+        tally.add("recourse/frr", F.share(solution.found[needed]), int(needed.sum()))
 
 
 def _add_gaps(
     tally: Tally,
-    space: ActionSet,
+    space: ActionSpace,
     direction: Direction,
     on_q: Solution,
     settings: EvaluationSettings,
@@ -148,7 +152,7 @@ def _add_solver_noise(
     tally: Tally,
     teacher: Model,
     f_q: Model,
-    space: ActionSet,
+    space: ActionSpace,
     direction: Direction,
     on_q: Solution,
     settings: EvaluationSettings,
@@ -197,9 +201,9 @@ def deployment_cost(deployment: dict[str, Any]) -> dict[str, float]:
 
 def teacher_gap(
     settings: Settings,
-    data: TabularData,
+    data: Dataset,
     teacher: nn.Module,
-    space: ActionSet,
+    space: ActionSpace,
     direction: Direction,
     cache: Cache,
     runtime: Runtime,
@@ -220,7 +224,7 @@ def teacher_gap(
 
 
 def solver_gap(
-    settings: Settings, teacher: nn.Module, space: ActionSet, direction: Direction
+    settings: Settings, teacher: nn.Module, space: ActionSpace, direction: Direction
 ) -> dict[str, float]:
     """``solver/gap_mean`` and ``solver/gap_p90`` on the teacher, where the optimum is known.
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, target_margin
 from cfq_bench.actions.solver import CHUNK, in_blocks
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.teacher_recourse import Direction
 
@@ -51,7 +51,7 @@ class Margins:
 def margins_at_actions(
     f: Model,
     f_q: Model,
-    space: ActionSet,
+    space: ActionSpace,
     direction: Direction,
     kappa: float,
     *,
@@ -64,11 +64,11 @@ def margins_at_actions(
     Args:
         f: the teacher.
         f_q: the quantized model.
-        space: the action set.
+        space: the action space.
         direction: test rows and the teacher's actions.
         kappa: which of them: the margin that they had to reach.
         samples: J, points of the ball beside its centre.
-        radius: rho, of the l2 ball in encoded inputs (standard deviations of numbers).
+        radius: rho, of the l2 ball in inputs (standard deviations of numbers; pixels in [0, 1]).
         seed: of the sample. All methods that share the teacher's actions see the same points.
     """
     f, f_q = in_blocks(f), in_blocks(f_q)
@@ -96,7 +96,7 @@ def sampled_perturbation(
     Args:
         f: the teacher.
         f_q: the quantized model.
-        inputs: (B, d) centres.
+        inputs: (B, ...) centres.
         samples: J; 0 takes the centre alone.
         radius: of the l2 ball.
         seed: of the points.
@@ -114,18 +114,20 @@ def sampled_perturbation(
 def _in_balls(
     inputs: Tensor, samples: int, radius: float, seed: int
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Chunks of rows, with uniform points (J * rows, d) of the ball around each."""
+    """Chunks of rows, with uniform points (J * rows, ...) of the ball around each."""
     if samples == 0:
         return
     generator = torch.Generator().manual_seed(seed)
-    width = inputs.shape[1]
+    shape = inputs.shape[1:]
+    width = shape.numel()
     for start in range(0, len(inputs), CHUNK):
         rows = slice(start, start + CHUNK)
-        centres = inputs[rows]
+        centres = inputs[rows].flatten(1)
         way = torch.randn(samples, len(centres), width, generator=generator)
         way = way / way.norm(dim=2, keepdim=True)
         length = radius * torch.rand(samples, len(centres), 1, generator=generator) ** (1 / width)
-        yield rows, (centres + (way * length).to(inputs.device)).flatten(0, 1)
+        points = centres + (way * length).to(inputs.device)
+        yield rows, points.flatten(0, 1).unflatten(1, shape)
 
 
 def linear_perturbation(f: Model, f_q: Model, inputs: Tensor, radius: float) -> Tensor:
@@ -142,7 +144,9 @@ def linear_perturbation(f: Model, f_q: Model, inputs: Tensor, radius: float) -> 
     reach = []
     for column in difference.unbind(1):
         (slope,) = torch.autograd.grad(column.sum(), at, retain_graph=True)
-        reach.append(column.detach().abs().double() + radius * slope.double().norm(dim=1))
+        reach.append(
+            column.detach().abs().double() + radius * slope.double().flatten(1).norm(dim=1)
+        )
     return torch.stack(reach, dim=1).amax(1)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Solution, Status
 from cfq_bench.actions.solver import Solver, in_blocks
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.tally import Evaluation, Tally
 from cfq_bench.evaluation.teacher_recourse import Direction
@@ -21,8 +21,8 @@ from cfq_bench.seeds import derive_seed
 def add_robustness(
     result: Evaluation,
     f_q: nn.Module,
-    data: TabularData,
-    space: ActionSet,
+    data: Dataset,
+    space: ActionSpace,
     solver: Solver,
     direction: Direction,
     settings: Settings,
@@ -36,8 +36,8 @@ def add_robustness(
     Args:
         result: of `evaluate`, with the solver's actions on f_q.
         f_q: the quantized model.
-        data: the encoded splits; variants are calibrated on train rows.
-        space: the action set.
+        data: the splits; variants are calibrated on train rows.
+        space: the action space.
         solver: the run's solver.
         direction: the favourable one.
         settings: of the run; the variants' seed derives from its seed.
@@ -45,11 +45,13 @@ def add_robustness(
     evaluation = settings.evaluation
     if evaluation.variants == 0:
         return result
+    # Of images, all would fit in no memory.
+    most = None if data.train.x.dim() == 2 else evaluation.uncertainty.calibration_rows
     variants = deployment_variants(
         f_q,
         evaluation.variants,
         evaluation.uncertainty,
-        data.train.x,
+        data.train.inputs(slice(most)),
         derive_seed(settings.seed, "evaluation", "variants"),
     )
     needed = result.on_q.status != Status.NOT_NEEDED
@@ -73,7 +75,7 @@ def add_robustness(
 
 @torch.no_grad()
 def outcomes(
-    variants: Sequence[nn.Module], space: ActionSet, direction: Direction, solution: Solution
+    variants: Sequence[nn.Module], space: ActionSpace, direction: Direction, solution: Solution
 ) -> Tensor:
     """(M, B) bool: where a found action gives its target on each variant."""
     inputs = space.to_input(solution.point)

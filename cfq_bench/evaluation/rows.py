@@ -3,9 +3,9 @@
 import pandas as pd
 import torch
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, Solution, Status, target_margin
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.actions.space import ActionSpace
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.evaluation.teacher_recourse import Direction
 
 
@@ -15,14 +15,14 @@ def row_table(
     on_q: Solution | None,
     f_q: Model,
     predicted_q: torch.Tensor,
-    space: ActionSet,
-    data: TabularData,
+    space: ActionSpace,
+    data: Dataset,
     kappa: float,
 ) -> pd.DataFrame:
     """One line for each test row of a direction.
 
     Columns: `row_id`, `direction`, `label`, `predicted_q`, then on the teacher's action `status_f`,
-    `cost_f`, `margin_f`, `margin_q` (f_q's margin there), `valid_q`, `changed_f` (feature names,
+    `cost_f`, `margin_f`, `margin_q` (f_q's margin there), `valid_q`, `changed_f` (names,
     comma-separated); on the quantized model's own action `status_q`, `cost_q`, `changed_q` (empty
     where it is not solved); and one `group_...` column per protected attribute.
     """
@@ -63,7 +63,8 @@ def _status(solution: Solution) -> list[str]:
     return [Status(code).name.lower() for code in solution.status.tolist()]
 
 
-def _changed(space: ActionSet, direction: Direction, solution: Solution) -> list[str]:
-    names = [feature.name for feature in space.schema.features]
+def _changed(space: ActionSpace, direction: Direction, solution: Solution) -> list[str]:
     changed = space.changed(space.origin(direction.x), solution.point).cpu()
-    return [",".join(n for n, c in zip(names, row, strict=True) if c) for row in changed.tolist()]
+    return [
+        ",".join(n for n, c in zip(space.names, row, strict=True) if c) for row in changed.tolist()
+    ]

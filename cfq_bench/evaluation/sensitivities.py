@@ -1,9 +1,9 @@
 """Which layers answers depend on: at people as they are, and where recourse leads (Figure 13)."""
 
-from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.evaluation.teacher_recourse import Direction
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.sensitivity import gradient_sensitivity
@@ -15,8 +15,8 @@ ROWS = 512
 def layer_sensitivities(
     teacher: Backbone,
     settings: QuantizationSettings,
-    data: TabularData,
-    space: ActionSet,
+    data: Dataset,
+    space: ActionSpace,
     direction: Direction,
     kappa: float,
 ) -> list[dict[str, object]]:
@@ -26,7 +26,7 @@ def layer_sensitivities(
         teacher: the full-precision network.
         settings: where its layers are split into units.
         data: the evaluated split: inputs and labels are the factual points.
-        space: the action set.
+        space: the action space.
         direction: the teacher's actions, which lead to the counterfactual points.
         kappa: their margin.
 
@@ -34,9 +34,9 @@ def layer_sensitivities(
         A line per unit: its name (`layer`), `factual` and `counterfactual`, both non-negative; None
         where there is no such point.
     """
-    x, y = data.test.x[:ROWS], data.test.y[:ROWS]
+    x, y = data.test.inputs(slice(ROWS)), data.test.y[:ROWS]
     # `gradient_sensitivity` runs without quantizers: their kind does not matter.
-    network = QuantizedNetwork(teacher, settings, "lsq", data.schema.n_single, x)
+    network = QuantizedNetwork(teacher, settings, "lsq", data.n_single, x)
     solution = direction.solutions[kappa]
     found = solution.found.nonzero()[:ROWS, 0]
     factual = gradient_sensitivity(network, x, y)

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Solution
 from cfq_bench.actions.solver import Solver
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.settings import EvaluationSettings, Settings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.seeds import derive_seed
 from cfq_bench.teacher.keys import recourse_key
 from cfq_bench.training.trainer import Runtime
@@ -27,7 +27,7 @@ class Direction:
     Attributes:
         name: favourable (rejected rows, towards class 1) or adverse (accepted rows, towards 0).
         rows: (B,) int64 positions in the test split.
-        x: (B, d) factual rows.
+        x: (B, ...) factual inputs.
         target: (B,) int64.
         solutions: the teacher's actions by required margin.
     """
@@ -46,9 +46,9 @@ def all_kappas(settings: EvaluationSettings) -> list[float]:
 
 def teacher_recourse(
     settings: Settings,
-    data: TabularData,
+    data: Dataset,
     teacher: Backbone,
-    space: ActionSet,
+    space: ActionSpace,
     solver: Solver,
     cache: Cache,
     runtime: Runtime,
@@ -59,7 +59,7 @@ def teacher_recourse(
         UserError: a cached file is corrupt.
     """
     with torch.no_grad():
-        predicted = teacher(data.test.x).argmax(1)
+        predicted = torch.cat([teacher(x).argmax(1) for x in data.test.blocks()])
     base_key = {
         **recourse_key(settings, data, space, runtime.device),
         "max_rows": settings.evaluation.max_rows,
@@ -67,7 +67,7 @@ def teacher_recourse(
     directions = []
     for name, target in (("favourable", 1), ("adverse", 0)):
         rows = _sample((predicted != target).nonzero()[:, 0], settings, name)
-        x = data.test.x[rows]
+        x = data.test.inputs(rows)
         targets = torch.full((len(rows),), target, device=x.device)
 
         def solve(kappa: float, name: str = name, x: Tensor = x, targets: Tensor = targets) -> Any:

@@ -50,7 +50,7 @@ def _is_quantized(result: Result) -> bool:
 
 def _is_on_grid(result: Result) -> bool:
     # Actions off the integer grid are others, to be compared among themselves.
-    return bool(result.record.config["actions"]["grid"])
+    return bool(result.record.config["actions"].get("grid", True))
 
 
 def _is_clean(result: Result) -> bool:

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.solver import Solver, make_solver
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.actions.teacher_actions import RecoursePoints, recourse_pool
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.plugin import load_class
 from cfq_bench.config.qat import Target
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.datamodule import TableDataModule
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.datamodule import SplitDataModule
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.seeds import derive_seed
 from cfq_bench.teacher.keys import recourse_key
 from cfq_bench.training.trainer import LeanModule, Runtime, fit, freeze
@@ -30,31 +30,33 @@ class NotApplicableError(Exception):
 
 @dataclass
 class Context:
-    """What every method of a run shares: settings, data, teacher, action set.
+    """What every method of a run shares: settings, data, teacher, action space.
 
     Attributes:
         seconds: time spent apart from fitting, by purpose; methods add to it.
+        details: what a record says of the action space.
     """
 
     settings: Settings
-    data: TabularData
+    data: Dataset
     teacher: Backbone
-    actions: ActionSet
+    actions: ActionSpace
     cache: Cache
     runtime: Runtime = field(default_factory=Runtime)
     seconds: dict[str, float] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def teacher_logits(self) -> Tensor:
         """(N, C) the teacher's logits on the train rows."""
         with torch.no_grad():
-            logits: Tensor = self.teacher(self.data.train.x)
-        return logits
+            return torch.cat([self.teacher(x) for x in self.data.train.blocks()])
 
     @cached_property
     def solver(self) -> Solver:
-        """The run's solver, which may read the train rows."""
-        return make_solver(self.settings.solver, self.data.train.x)
+        """The run's solver, which may read a table's train rows."""
+        x = self.data.train.x
+        return make_solver(self.settings.solver, x if x.dim() == 2 else None)
 
     def recourse_pool(self, policy: Target, size: int, kappas: list[float]) -> RecoursePoints:
         """Minimal-cost teacher actions on a seeded sample of the train rows, from the cache.
@@ -71,7 +73,7 @@ class Context:
         settings = self.settings
         generator = torch.Generator().manual_seed(derive_seed(settings.seed, "pool"))
         rows = torch.randperm(len(self.data.train), generator=generator)[:size]
-        x = self.data.train.x[rows.to(self.data.train.x.device)]
+        x = self.data.train.inputs(rows.to(self.data.train.x.device))
 
         def solve() -> dict[str, Tensor]:
             pool = recourse_pool(self.teacher, self.actions, self.solver, x, policy, kappas=kappas)
@@ -169,7 +171,7 @@ def fit_method(method: Method) -> float:
         method.begin(phase)
         # All methods see the same batches: the order depends on the seed and the phase alone.
         order = derive_seed(settings.seed, "method", "order", phase.name)
-        batches = TableDataModule(
+        batches = SplitDataModule(
             context.data, settings.data.fit.batch_size, order, steps=phase.steps
         )
         fit(

@@ -31,7 +31,7 @@ class CFQPrune(Pruned, CFQ):
 
     def scores(self) -> list[Tensor]:
         """Saliency on all train rows' points that count, weighted as the losses are."""
-        config, train = self.config, self.context.data.train
+        config, (x, y) = self.config, self.scored_rows()
         points = self.all_points()
         if config.valid_only:
             points = points.take(points.valid)
@@ -40,11 +40,11 @@ class CFQPrune(Pruned, CFQ):
             return self.validity(logits, points)
 
         def at_rows(logits: Tensor) -> Tensor:
-            return F.cross_entropy(logits, train.y, reduction="none")
+            return F.cross_entropy(logits, y, reduction="none")
 
         valid = sensitivity(self.origin, config.prune, points.inputs, at_points)
         if config.saliency == "recourse":
             return valid
-        task = sensitivity(self.origin, config.prune, train.x, at_rows)
+        task = sensitivity(self.origin, config.prune, x, at_rows)
         pairs = zip(task, valid, strict=True)
         return [config.task * one + config.eta * other for one, other in pairs]

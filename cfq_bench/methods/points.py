@@ -51,7 +51,7 @@ class PointMethod(QATMethod):
                 )
             else:
                 start = time.perf_counter()
-                self.points = self._teacher_actions(self.context.data.train.x)
+                self.points = self._all_teacher_actions()
                 self.context.add_time("teacher_actions_s", time.perf_counter() - start)
         return self.points
 
@@ -63,7 +63,7 @@ class PointMethod(QATMethod):
         points, config = self._clean_points_of(x, rows), self.config
         teacher, space = self.context.teacher, self.context.actions
         if config.noise > 0 or config.neighbours > 0:
-            origin = space.origin(self.context.data.train.x[points.rows])
+            origin = space.origin(self.context.data.train.inputs(points.rows))
         if config.noise > 0:
             points = noisy(points, teacher, space, origin, config.noise, self.moves)
         if config.neighbours > 0:
@@ -95,6 +95,15 @@ class PointMethod(QATMethod):
         predicted = self.context.teacher_logits[rows].argmax(1)
         _, takes_part = choose_targets(predicted, self.config.target)
         return takes_part
+
+    def _all_teacher_actions(self) -> RecoursePoints:
+        """Those of all train rows, in order."""
+        parts, first = [], 0
+        for x in self.context.data.train.blocks():
+            part = self._teacher_actions(x)
+            parts.append(replace(part, rows=part.rows + first))
+            first += len(x)
+        return RecoursePoints.join(parts)
 
     def _teacher_actions(self, x: Tensor) -> RecoursePoints:
         config = self.config

@@ -31,12 +31,12 @@ class PruneQuant(Pruned):
         unit = self.config.prune
         if self.config.criterion == "magnitude":
             return magnitude(self.origin, unit)
-        train = self.context.data.train
+        x, y = self.scored_rows()
 
         def loss(logits: Tensor) -> Tensor:
-            return F.cross_entropy(logits, train.y, reduction="none")
+            return F.cross_entropy(logits, y, reduction="none")
 
-        return sensitivity(self.origin, unit, train.x, loss)
+        return sensitivity(self.origin, unit, x, loss)
 
     def objective(self, batch: Batch) -> Tensor:
         """Cross-entropy (nats), mean over the batch."""

@@ -14,6 +14,8 @@ from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.network import QuantizedNetwork
 
 CALIBRATION_ROWS = 4096
+CALIBRATION_IMAGES = 512
+"""Each has hundreds of values per channel."""
 
 
 class QuantizedMethod(Method):
@@ -34,7 +36,7 @@ class QuantizedMethod(Method):
             self.origin,
             settings.quantization,
             config.activation_quantizer,
-            context.data.schema.n_single,
+            context.data.n_single,
             self.calibration_rows(),
             self.allocator.policy_ramp(),
         )
@@ -58,8 +60,10 @@ class QuantizedMethod(Method):
         return self.context.teacher if self.student is None else self.student
 
     def calibration_rows(self) -> Tensor:
-        """(N, d) the first train rows, which are in random order."""
-        return self.context.data.train.x[:CALIBRATION_ROWS]
+        """(N, ...) the first train rows, which are in random order."""
+        train = self.context.data.train
+        most = CALIBRATION_ROWS if train.x.dim() == 2 else CALIBRATION_IMAGES
+        return train.inputs(slice(most))
 
     def choose_bits(self) -> list[int]:
         """The allocator's bits of each unit."""

@@ -20,6 +20,9 @@ from cfq_bench.quantization.pruning import Masks, linear_layers, masks_of
 from cfq_bench.seeds import derive_seed
 from cfq_bench.training.trainer import cosine
 
+SCORED_IMAGES = 1024
+"""Images that importance is scored on: gradients of all of them would fit in no memory."""
+
 
 class FloatStage(QATMethod):
     """A phase named `float` before the quantized ones; the method is its student meanwhile."""
@@ -79,6 +82,12 @@ class Pruned(FloatStage):
     @abstractmethod
     def scores(self) -> list[Tensor]:
         """Importance of what may be removed, as `pruning.magnitude` returns it."""
+
+    def scored_rows(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels that scores are taken on: a table's train rows, or many images."""
+        train = self.context.data.train
+        rows = slice(None if train.x.dim() == 2 else SCORED_IMAGES)
+        return train.inputs(rows), train.y[rows]
 
     def make_student(self) -> Backbone:
         """A copy of the teacher that may be trained.

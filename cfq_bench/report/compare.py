@@ -117,7 +117,7 @@ def setting_words(config: dict[str, Any]) -> list[str]:
     if quantization.get("layers", "all") == "first_last_8":
         words.append("first and last layer at 8 bits")
     words.append(f"actions {config['actions']['name'].split('/')[-1]}")
-    if not config["actions"]["grid"]:
+    if not config["actions"].get("grid", True):
         words.append("off the integer grid")
     words.append(f"solver {config['solver']['name']}")
     words.append(f"kappa {config['evaluation']['kappa']:g}")

@@ -1,19 +1,22 @@
 """Data sets as text: the list, one described with its action set, and what a check found."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import torch
 
 from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.config.actions import ActionSettings, FeatureAction
+from cfq_bench.config.images import ImageSettings
 from cfq_bench.config.loader import known_names
-from cfq_bench.config.settings import FeatureSettings, Settings
+from cfq_bench.config.settings import DataSettings, FeatureSettings, Settings
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.data.dataset import TabularData, load_data
-from cfq_bench.data.sources import is_published, locate, named_data_dir, raw_files
+from cfq_bench.data.sources import locate, named_data_dir, own_search, raw_files
 from cfq_bench.data.table import Table, read_table
 from cfq_bench.errors import UserError
+from cfq_bench.report.data_images import images_check, images_description
+from cfq_bench.report.data_lines import aligned, row_counts, unpublished
 
 DESCRIBED_SEED = 0
 """The seed whose split is described and checked."""
@@ -25,10 +28,14 @@ def data_list(conf_dir: Path | None, data_dir: Path | None) -> str:
     for name, path in known_names("data", conf_dir).items():
         raw = read_yaml(path)
         rows.append([name, _state(str(raw["loader"]), named_data_dir(data_dir)), raw["about"]])
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _state(loader: str, data_dir: Path | None) -> str:
+    find = own_search(loader)
+    if find is not None:
+        place = find(data_dir)
+        return "to be fetched by hand" if place is None else f"in {place}"
     files = raw_files(loader)
     found = [locate(raw, data_dir) for raw in files]
     if None not in found:
@@ -42,13 +49,14 @@ def check_page(settings: Settings, data_dir: Path | None) -> str:
     Raises:
         UserError: what is wrong, with column and row.
     """
+    if isinstance(settings.data, ImageSettings):
+        return images_check(settings, settings.data, data_dir, seed=DESCRIBED_SEED)
+    own, _ = settings.table()
     folder = named_data_dir(data_dir)
-    table = read_table(settings.data, folder)
+    table = read_table(own, folder)
     data, space = _resolved(settings, folder)
-    lines = [f"{settings.data.name}: sound, with actions {settings.actions.name}"]
-    lines.append(
-        f"  {_rows(data)}, {len(settings.data.features)} features, d = {data.schema.width}"
-    )
+    lines = [f"{own.name}: sound, with actions {settings.actions.name}"]
+    lines.append(f"  {row_counts(data)}, {len(own.features)} features, d = {data.schema.width}")
     return (
         "\n".join([*lines, *(f"  note: {note}" for note in _notes(settings, table, data, space))])
         + "\n"
@@ -56,20 +64,18 @@ def check_page(settings: Settings, data_dir: Path | None) -> str:
 
 
 def _resolved(settings: Settings, data_dir: Path | None) -> tuple[TabularData, ActionSet]:
-    data = load_data(settings.data, DESCRIBED_SEED, data_dir)
-    return data, ActionSet(data.schema, settings.actions, data.train.x)
+    own, actions = settings.table()
+    data = load_data(own, DESCRIBED_SEED, data_dir)
+    return data, ActionSet(data.schema, actions, data.train.x)
 
 
 def _notes(settings: Settings, table: Table, data: TabularData, space: ActionSet) -> list[str]:
-    notes = []
-    for raw in raw_files(settings.data.loader):
-        path = Path(table.source).parent / raw.name
-        if path.is_file() and not is_published(raw, path):
-            notes.append(f"{path} is not the published file (its sha256 differs)")
-    columns = [*settings.data.features, settings.data.target.column]
+    own, _ = settings.table()
+    notes = unpublished(own.loader, Path(table.source).parent)
+    columns = [*own.features, own.target.column]
     empty = table.frame[columns].isna()
     if empty.to_numpy().any():
-        done = {"drop": "dropped", "impute": "imputed"}[settings.data.missing]
+        done = {"drop": "dropped", "impute": "imputed"}[own.missing]
         notes.append(f"{int(empty.any(axis=1).sum())} rows with missing values are {done}")
     for j, feature in enumerate(data.schema.features):
         constant = feature.scale_source == "one" if feature.single else len(feature.categories) < 2
@@ -90,42 +96,36 @@ def _notes(settings: Settings, table: Table, data: TabularData, space: ActionSet
 
 def description(settings: Settings, data_dir: Path | None) -> str:
     """A data set and its action set as a page; a data set that is not sound, as far as it goes."""
+    if isinstance(settings.data, ImageSettings):
+        return images_description(settings, settings.data, data_dir, seed=DESCRIBED_SEED)
+    own, actions = settings.table()
     folder = named_data_dir(data_dir)
-    table = read_table(settings.data, folder)
+    table = read_table(own, folder)
     data, space, problem = None, None, None
     try:
         data, space = _resolved(settings, folder)
     except UserError as error:
         problem = str(error)
-    target, labels = settings.data.target, table.frame[settings.data.target.column]
+    target, labels = own.target, table.frame[own.target.column]
     share = float((labels == target.favourable).mean())
     facts = [
         ["source", table.source],
-        ["rows", _rows(data) if data is not None else f"{len(table.frame):,} rows"],
+        ["rows", row_counts(data) if data is not None else f"{len(table.frame):,} rows"],
         ["target", f"{target.column}: {target.favourable!r} is favourable, {share:.1%} of rows"],
-        ["features", f"{len(settings.data.features)}" + _encoded(data)],
-        ["missing", _missing(table, settings)],
-        ["protected", ", ".join(settings.data.protected) or "none"],
-        ["actions", _action_line(settings)],
+        ["features", f"{len(own.features)}" + _encoded(data)],
+        ["missing", _missing(table, own)],
+        ["protected", ", ".join(own.protected) or "none"],
+        ["actions", _action_line(actions)],
     ]
     head = ["feature", "kind", "unit", "missing", "values", "may", "from", "to"]
     body = [
-        _feature_row(name, settings, table.frame[name], space) for name in settings.data.features
+        _feature_row(name, feature, actions.features[name], table.frame[name], space)
+        for name, feature in own.features.items()
     ]
-    parts = [
-        f"{settings.data.name}: {settings.data.about}",
-        _aligned(facts),
-        _aligned([head, *body]),
-    ]
+    parts = [f"{own.name}: {own.about}", aligned(facts), aligned([head, *body])]
     if problem is not None:
         parts.append(f"problem: {problem}\n")
     return "\n".join(parts)
-
-
-def _rows(data: TabularData) -> str:
-    parts = {"train": data.train, "validation": data.validation, "test": data.test}
-    count = sum(map(len, parts.values()))
-    return f"{count:,} rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
 
 
 def _encoded(data: TabularData | None) -> str:
@@ -135,14 +135,13 @@ def _encoded(data: TabularData | None) -> str:
     return f", d = {schema.width}: {schema.n_single} numbers, {len(schema.groups)} one-hot groups"
 
 
-def _missing(table: Table, settings: Settings) -> str:
-    columns = [*settings.data.features, settings.data.target.column]
+def _missing(table: Table, settings: DataSettings) -> str:
+    columns = [*settings.features, settings.target.column]
     rows = int(table.frame[columns].isna().any(axis=1).sum())
-    return f"in {rows:,} rows ({settings.data.missing})" if rows else "none"
+    return f"in {rows:,} rows ({settings.missing})" if rows else "none"
 
 
-def _action_line(settings: Settings) -> str:
-    actions = settings.actions
+def _action_line(actions: ActionSettings) -> str:
     most = "any number of" if actions.max_features is None else f"at most {actions.max_features}"
     reach = f"train percentiles {100 * actions.bounds.low:g} to {100 * actions.bounds.high:g}"
     whole = "whole numbers stay whole" if actions.grid else "whole numbers may become fractions"
@@ -151,9 +150,12 @@ def _action_line(settings: Settings) -> str:
 
 
 def _feature_row(
-    name: str, settings: Settings, column: pd.Series, space: ActionSet | None
+    name: str,
+    feature: FeatureSettings,
+    action: FeatureAction,
+    column: pd.Series,
+    space: ActionSet | None,
 ) -> list[str]:
-    feature, action = settings.data.features[name], settings.actions.features[name]
     low, high = ("", "")
     if space is not None and feature.kind != "categorical" and action.kind != "immutable":
         low, high = _bounds(name, feature, space)
@@ -188,10 +190,3 @@ def _values(feature: FeatureSettings, column: pd.Series) -> str:
 
 def _number(value: float, kind: str) -> str:
     return f"{round(value):,}" if kind == "integer" else f"{value:,.4g}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as columns of equal width; the last column is not padded."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-    lines = ("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
-    return "".join(f"  {line}".rstrip() + "\n" for line in lines)

@@ -93,7 +93,8 @@ class Watch(Callback):
         # Never the test rows; shifted as those that the end of the run is evaluated on.
         data, _ = shifted(context.data.on_validation(), context.settings)
         if self.metric == "task/acc":
-            return F.share(method(data.test.x).argmax(1) == data.test.y)
+            predicted = torch.cat([method(x).argmax(1) for x in data.test.blocks()])
+            return F.share(predicted == data.test.y)
         if not self.directions:
             self.directions = teacher_recourse(
                 context.settings,

@@ -4,13 +4,13 @@ from functools import partial
 
 from torch import Tensor
 
-from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.backbones.base import Backbone, make_backbone
 from cfq_bench.cache import Cache
 from cfq_bench.config.plugin import load_class
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.datamodule import TableDataModule
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.datamodule import SplitDataModule
+from cfq_bench.data.dataset import Dataset
 from cfq_bench.seeds import derive_seed
 from cfq_bench.teacher.base import TeacherContext, TeacherObjective
 from cfq_bench.teacher.keys import teacher_key
@@ -18,7 +18,7 @@ from cfq_bench.training.trainer import KeepBest, Runtime, fit, freeze
 
 
 def obtain_teacher(
-    settings: Settings, data: TabularData, space: ActionSet, cache: Cache, runtime: Runtime
+    settings: Settings, data: Dataset, space: ActionSpace, cache: Cache, runtime: Runtime
 ) -> Backbone:
     """The frozen teacher of a run, in evaluation mode on the runtime's device.
 
@@ -37,18 +37,18 @@ def obtain_teacher(
     return network
 
 
-def _fresh(settings: Settings, data: TabularData, *number: int) -> Backbone:
+def _fresh(settings: Settings, data: Dataset, *number: int) -> Backbone:
     kind = load_class(settings.backbone.module, Backbone)
     seed = derive_seed(settings.seed, "teacher", "init", *map(str, number))
-    return make_backbone(kind, settings.backbone, data.schema.width, seed)
+    return make_backbone(kind, settings.backbone, data.input_shape, seed)
 
 
 def _train(
-    settings: Settings, data: TabularData, space: ActionSet, network: Backbone, runtime: Runtime
+    settings: Settings, data: Dataset, space: ActionSpace, network: Backbone, runtime: Runtime
 ) -> None:
     epochs, size = settings.data.fit.teacher_epochs, settings.data.fit.batch_size
     order = derive_seed(settings.seed, "teacher", "order")
-    steps = epochs * len(TableDataModule(data, size, order).train_loader)
+    steps = epochs * len(SplitDataModule(data, size, order).train_loader)
     context = TeacherContext(
         network, space, partial(_fresh, settings, data), settings.data.fit.weight_decay, steps
     )
@@ -57,7 +57,7 @@ def _train(
     while objective is not None:
         fit(
             objective,
-            TableDataModule(data, size, order),
+            SplitDataModule(data, size, order),
             Runtime(runtime.device, False, runtime.progress),
             what="training the teacher",
             max_epochs=epochs,

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.settings import Settings
-from cfq_bench.data.dataset import TabularData
+from cfq_bench.data.dataset import Dataset
 
 
-def teacher_key(settings: Settings, data: TabularData, space: ActionSet) -> dict[str, Any]:
+def teacher_key(settings: Settings, data: Dataset, space: ActionSpace) -> dict[str, Any]:
     """Everything that decides a teacher, as JSON data.
 
     The action set is part of it only where the teacher's objective looks at recourse points.
@@ -25,7 +25,7 @@ def teacher_key(settings: Settings, data: TabularData, space: ActionSet) -> dict
 
 
 def recourse_key(
-    settings: Settings, data: TabularData, space: ActionSet, device: torch.device
+    settings: Settings, data: Dataset, space: ActionSpace, device: torch.device
 ) -> dict[str, Any]:
     """What every answer of the solver on a teacher depends on, as JSON data."""
     return {

@@ -146,7 +146,7 @@ class HAQ(Allocator):
         generator = torch.Generator().manual_seed(derive_seed(self.settings.seed, "haq", "rows"))
         rows = torch.randperm(len(train), generator=generator)[: self.config.rows]
         rows = rows.to(train.x.device)
-        return train.x[rows], train.y[rows]
+        return train.inputs(rows), train.y[rows]
 
 
 class Trial:

@@ -36,7 +36,7 @@ class HAWQ(Allocator):
         generator = torch.Generator().manual_seed(derive_seed(context.settings.seed, "hawq"))
         train, rows = context.data.train, self.config.rows
         traces = hessian_traces(
-            network, train.x[:rows], train.y[:rows], self.config.probes, generator
+            network, train.inputs(slice(rows)), train.y[:rows], self.config.probes, generator
         )
         errors = weight_errors(network, lambda error: error.square().sum())
         costs = [

@@ -1,0 +1,1 @@
+"""The autoencoder of an image data set: the latent space that actions live in."""
