@@ -1,4 +1,4 @@
-"""The evaluation solver of spaces without features: ascent, bisection, and steps along the boundary.
+"""The evaluation solver of latents and edits: ascent, bisection, and steps along the boundary.
 
 The search for tables changes one feature at a time and knows what a feature is; here points are
 latents or edits. Ascent on the target margin from several starts finds points beyond the boundary;
