@@ -41,6 +41,27 @@ METRICS: dict[str, MetricInfo] = {
     "recourse/free": MetricInfo("free", "share that f_q accepts without any action", None),
     "recourse/dirsim": MetricInfo("DirSim", "mean cosine of both actions", True),
     "recourse/act_overlap": MetricInfo("overlap", "mean Jaccard overlap of changed features", True),
+    "action/cost_f": MetricInfo("cost f", "mean cost of the teacher's actions, rows of CRG", None),
+    "action/cost_q": MetricInfo("cost f_q", "mean cost of f_q's actions, the same rows", False),
+    "action/norm_f": MetricInfo(
+        "norm f", "mean length of the teacher's actions in latent space", None
+    ),
+    "action/norm_q": MetricInfo("norm f_q", "the same of f_q's actions", False),
+    "action/consistency_f": MetricInfo(
+        "consistency f",
+        "mean cosine of a latent and what its image is encoded to, f's actions",
+        None,
+    ),
+    "action/consistency_q": MetricInfo("consistency f_q", "the same of f_q's actions", True),
+    "action/reconstruction_free": MetricInfo(
+        "free by D(E(x))", "share of rejected images whose reconstruction f accepts", None
+    ),
+    "action/reconstruction_mse": MetricInfo(
+        "reconstruction", "mean squared error of a pixel in [0, 1], evaluated images", False
+    ),
+    "action/reconstruction_agreement": MetricInfo(
+        "agreement D(E(x))", "share of evaluated images with f(D(E(x))) = f(x)", True
+    ),
     "certificate/backend": MetricInfo(
         "backend", "share of actions that hold on f_q on every backend (proved)", True
     ),
