@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cfq_bench.actions.solver import in_blocks
+from cfq_bench.actions.solver import IMAGE_BLOCK, in_blocks
 from cfq_bench.autoencoder.network import Autoencoder
 from cfq_bench.config.images import LatentSettings
 
@@ -33,7 +33,8 @@ class Coded:
     """
 
     def __init__(self, network: Autoencoder) -> None:
-        self.encode, self.decode = in_blocks(network.encode), in_blocks(network.decode)
+        self.encode = in_blocks(network.encode, IMAGE_BLOCK)
+        self.decode = in_blocks(network.decode, IMAGE_BLOCK)
         digest = hashlib.sha256()
         for name, value in sorted(network.state_dict().items()):
             digest.update(name.encode() + value.cpu().numpy().tobytes())

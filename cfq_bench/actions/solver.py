@@ -19,6 +19,8 @@ its answer, depend neither on its neighbours nor on the number of rows."""
 ALIGN = 16
 """Encoded rows start at multiples of this many floats: else, at odd widths, the order in which a
 row's products are summed depends on its place in the block."""
+IMAGE_BLOCK = 32
+"""Images per network call: padding to 256 would cost more than what few images need."""
 CHUNK = 2048
 """Rows solved together; bounds the memory of candidate sets."""
 
@@ -129,6 +131,8 @@ def make_solver(config: SolverSettings, calibration: Tensor | None = None) -> So
 class Blocked:
     """A model called on blocks of exactly `block` rows, padded with zeros; differentiable.
 
+    Images come in blocks of `IMAGE_BLOCK`.
+
     Args:
         network: the model itself, for solvers that read its weights.
         block: rows per call.
@@ -141,14 +145,15 @@ class Blocked:
     def __call__(self, inputs: Tensor) -> Tensor:
         """Logits of any number of rows."""
         count = len(inputs)
-        missing = -count % self.block
+        block = self.block if inputs.dim() == 2 else min(self.block, IMAGE_BLOCK)
+        missing = -count % block
         if inputs.dim() == 2:
             width = inputs.shape[1]
             inputs = F.pad(inputs, (0, -width % ALIGN, 0, missing))[:, :width]
         elif missing:
             padding = inputs.new_zeros(missing, *inputs.shape[1:])
             inputs = torch.cat([inputs, padding])
-        return torch.cat([self.network(part) for part in torch.split(inputs, self.block)])[:count]
+        return torch.cat([self.network(part) for part in torch.split(inputs, block)])[:count]
 
 
 def in_blocks(model: Model, block: int = BLOCK) -> Blocked:

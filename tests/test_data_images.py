@@ -1,0 +1,183 @@
+"""Image data sets: published files, splits, pixels, and what a run on them starts from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cfq_bench.config.images import ImageSettings
+from cfq_bench.config.loader import load_settings, settings_from_config
+from cfq_bench.data import celeba, fashion_mnist, mnist
+from cfq_bench.data.datamodule import SplitDataModule
+from cfq_bench.data.idx import read_idx
+from cfq_bench.data.images import load_image_data
+from cfq_bench.data.load import load_dataset
+from cfq_bench.errors import UserError
+from tests.support.images import ATTRIBUTES, write_celeba, write_idx, write_idx_files
+from tests.test_cli import call, one_line_error
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("images")
+    for loader in (mnist, fashion_mnist):
+        write_idx_files(root / loader.FOLDER)
+    write_celeba(root / celeba.FOLDER)
+    return root
+
+
+def settings_of(name: str, *overrides: str) -> ImageSettings:
+    data = load_settings("lsq", name, overrides=["backbone=mlp2", *overrides]).data
+    assert isinstance(data, ImageSettings)
+    return data
+
+
+def test_digits_become_a_binary_task_with_the_published_test_images(folder: Path) -> None:
+    data = load_image_data(settings_of("mnist", "data.split.train=200"), 0, folder)
+    assert [len(data.train), len(data.validation), len(data.test)] == [170, 30, 120]
+    assert data.train.x.dtype == torch.uint8
+    assert data.input_shape == (1, 8, 8)
+    assert {str(row).split("-")[0] for row in data.test.row_ids} == {"test"}
+    assert not set(data.train.row_ids) & set(data.validation.row_ids)
+    digits = np.array([int(str(row).split("-")[1]) % 10 for row in data.test.row_ids])
+    assert data.test.y.tolist() == (digits == 8).astype(int).tolist()
+
+
+def test_a_class_pair_leaves_out_every_other_class(folder: Path) -> None:
+    data = load_image_data(settings_of("fashion_mnist"), 0, folder)
+    of_class = np.array([int(str(row).split("-")[1]) % 10 for row in data.test.row_ids])
+    assert set(of_class) == {0, 6}
+    assert data.test.y.tolist() == (of_class == 0).astype(int).tolist()
+
+
+def test_the_split_depends_on_the_seed_alone(folder: Path) -> None:
+    settings = settings_of("mnist")
+    first, again, other = (load_image_data(settings, seed, folder) for seed in (0, 0, 1))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+
+
+def test_models_are_given_pixels_between_0_and_1(folder: Path) -> None:
+    data = load_dataset(settings_of("mnist"), 0, folder)
+    batches = SplitDataModule(data, 16, seed=0)
+    for loader in (batches.train_dataloader(), batches.val_dataloader()):
+        for x, y, rows in loader:
+            split = data.train if loader is batches.train_loader else data.validation
+            assert x.dtype == torch.float32
+            assert torch.equal((x * 255).round().to(torch.uint8), split.x[rows])
+            assert torch.equal(y, split.y[rows])
+    assert torch.equal(torch.cat(list(data.test.blocks())), data.test.inputs())
+
+
+def test_a_part_of_celeba_is_enough(folder: Path) -> None:
+    images = celeba.load(folder)
+    assert images.pixels.shape == (80, 3, 64, 64)
+    assert tuple(images.attributes) == ATTRIBUTES
+    data = load_image_data(settings_of("celeba"), 0, folder)
+    assert [len(data.train), len(data.validation), len(data.test)] == [50, 15, 15]
+    assert set(data.train_groups) == {"Male", "Young"}
+    smiles = images.attributes.loc[data.test.row_ids, "Smiling"].to_numpy()
+    assert data.test.y.tolist() == (smiles == 1).astype(int).tolist()
+    red = data.test.inputs()[:, 0].mean((1, 2))
+    assert red[data.test.y == 1].min() > red[data.test.y == 0].max()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"nothing", "not a whole gzip file"),
+        (None, "announces 4 values and holds 3"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "images.gz"
+    if content is None:
+        import gzip
+
+        write_idx(path, np.zeros(4))
+        path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
+    else:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        read_idx(path)
+
+
+def test_what_is_not_there_is_said_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="by hand and save them in celeba/celeba"):
+        celeba.load(tmp_path)
+    listed = call("data", "list").stdout.splitlines()
+    assert [line for line in listed if " celeba " in line and "by hand" in line]
+    assert [line for line in listed if " mnist " in line and "to be downloaded" in line]
+    assert "by hand" in one_line_error(call("data", "fetch", "celeba"))
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.target.favourable=11", "no image has digit 11"),
+        ("data.protected=[hue]", "unknown attribute 'hue'"),
+        ("data.split.validation=published", "no published validation images"),
+    ],
+)
+def test_settings_that_do_not_fit_the_images_are_refused(
+    folder: Path, override: str, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        load_image_data(settings_of("mnist", override), 0, folder)
+
+
+def test_check_and_describe_know_images(folder: Path) -> None:
+    text = call("data", "check", "celeba", "--data-dir", folder)
+    assert "High_Cheekbones" in one_line_error(text)  # the made-up faces have fewer attributes
+    text = call("data", "check", "mnist", "--data-dir", folder).stdout
+    assert text.startswith("mnist: sound, with actions mnist/latent\n")
+    assert "is not the published file" in text
+    text = call("data", "describe", "mnist", "--data-dir", folder).stdout
+    assert "8 x 8 pixels, 1 channel" in text
+    assert "digit: 8 is favourable, against all others" in text
+    assert "32 latents within train percentiles 0.5 to 99.5" in text
+
+
+def test_a_data_set_brings_defaults_that_every_word_of_a_user_beats() -> None:
+    plain = load_settings("cfq", "mnist")
+    assert (plain.backbone.name, plain.solver.name) == ("small_cnn", "latent_search")
+    assert plain.evaluation.max_rows == 200
+    assert plain.method.model_dump()["pool_size"] == 1024
+    assert "pool_size" not in load_settings("lsq", "mnist").method.model_dump()
+    own = load_settings(
+        "cfq",
+        "mnist",
+        backbone="mlp2",
+        overrides=["evaluation.max_rows=7", "method.pool_size=9", "solver=pgd"],
+    )
+    assert (own.backbone.name, own.solver.name) == ("mlp2", "pgd")
+    assert (own.evaluation.max_rows, own.method.model_dump()["pool_size"]) == (7, 9)
+
+
+def test_a_record_of_images_gives_its_settings_back() -> None:
+    settings = load_settings("cfq", "celeba")
+    config = settings.model_dump(mode="json")
+    assert "defaults" not in config["data"]
+    again = settings_from_config(config)
+    assert again.model_dump(mode="json") == config
+    assert type(again.actions) is type(settings.actions)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"data": "mnist", "actions": "german/paper"}, "are images and actions .* for tables"),
+        ({"data": "german", "actions": "mnist/latent"}, "are tables and actions .* for images"),
+        ({"data": "mnist", "overrides": ["evaluation.shift=noise"]}, "is for tables"),
+        ({"data": "mnist", "overrides": ["data.kind=sounds"]}, "unknown data.kind 'sounds'"),
+        ({"data": "mnist", "overrides": ["data.target.against=[8]"]}, "is also one of 'against'"),
+        ({"data": "celeba", "overrides": ["actions.fixed=[Smiling]"]}, "both editable and fixed"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        load_settings("lsq", **arguments)
