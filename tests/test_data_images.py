@@ -1,5 +1,6 @@
 """Image data sets: published files, splits, pixels, and what a run on them starts from."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,6 @@ def test_a_part_of_celeba_is_enough(folder: Path) -> None:
 def test_damaged_files_are_named(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "images.gz"
     if content is None:
-        import gzip
-
         write_idx(path, np.zeros(4))
         path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
     else:
@@ -107,6 +106,7 @@ def test_what_is_not_there_is_said_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("CFQ_BENCH_DATA", raising=False)
     with pytest.raises(UserError, match="by hand and save them in celeba/celeba"):
         celeba.load(tmp_path)
     listed = call("data", "list").stdout.splitlines()
