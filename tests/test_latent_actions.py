@@ -124,7 +124,8 @@ def test_directions_are_of_length_1_and_leave_fixed_predictors_alone() -> None:
     space = semantic_space()
     smile, hat, old = space.directions
     assert torch.allclose(space.directions.norm(dim=1), torch.ones(3))
-    assert abs(float(smile @ old)) < 1e-6 and abs(float(hat @ old)) < 1e-6
+    assert abs(float(smile @ old)) < 1e-6
+    assert abs(float(hat @ old)) < 1e-6
     assert hat[1] > 0.95
     nothing_fixed = directions(latents(), latents()[:, :2] > 0, torch.ones(2).bool(), 1e-3)
     assert (nothing_fixed.diagonal() > 0.95).all()

@@ -156,8 +156,8 @@ def in_l1_ball(values: Tensor, radius: float) -> Tensor:
         radius: of the ball.
 
     >>> in_l1_ball(torch.tensor([[3.0, -1.0], [0.5, 0.25]]), 2.0)
-    tensor([[ 2.0000,  0.0000],
-            [ 0.5000,  0.2500]])
+    tensor([[2.0000, 0.0000],
+            [0.5000, 0.2500]])
     """
     size = values.abs()
     falling = size.sort(dim=1, descending=True).values

@@ -1,0 +1,159 @@
+"""Whole runs on tiny images: the same methods, metrics and records as on tables."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from cfq_bench.actions.make import make_space
+from cfq_bench.autoencoder.fit import obtain_autoencoder
+from cfq_bench.cache import Cache
+from cfq_bench.config.images import LatentSettings
+from cfq_bench.config.loader import load_settings
+from cfq_bench.config.settings import Settings
+from cfq_bench.data import celeba, mnist
+from cfq_bench.data.load import load_dataset
+from cfq_bench.experiment import Options, make_context, run
+from cfq_bench.methods.base import Context
+from cfq_bench.record.record import Record
+from cfq_bench.record.store import RecordStore
+from cfq_bench.training.trainer import Runtime
+from tests.support.images import write_celeba, write_idx_files
+
+COMMON = [
+    "actions.autoencoder.epochs=10",
+    "actions.autoencoder.batch_size=16",
+    "actions.autoencoder.latent=6",
+    "actions.autoencoder.channels=[4]",
+    "actions.autoencoder.lr=1.0e-2",
+    "backbone.hidden=[8]",
+    "data.fit.batch_size=16",
+    "data.fit.teacher_epochs=6",
+    "data.fit.epochs=1",
+    "teacher.lr=1.0e-2",
+    "solver.steps=12",
+    "solver.refinements=2",
+    "evaluation.extra_kappas=[0.0]",
+    "evaluation.max_rows=12",
+    "evaluation.margin_samples=2",
+]
+TARGETS = {"mnist": ["data.target.against=[3,4]"], "celeba": ["actions.attributes={Smiling: 1.0}"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("images")
+    write_idx_files(root / mnist.FOLDER)
+    write_celeba(root / celeba.FOLDER)
+    return root
+
+
+def settings_of(method: str, data: str, *overrides: str) -> Settings:
+    lines = [*COMMON, *TARGETS[data], *overrides]
+    if data == "celeba":
+        lines.append("actions.radius=50.0")
+    return load_settings(method, data, backbone="mlp2", overrides=lines)
+
+
+def options(folder: Path, tmp_path: Path, cache_dir: Path) -> Options:
+    return Options(tmp_path, cache_dir, folder, wandb="disabled")
+
+
+@pytest.mark.parametrize(
+    ("data", "method"),
+    [
+        ("mnist", "fp32"),
+        ("mnist", "cf_ptq"),
+        ("mnist", "cfq"),
+        ("mnist", "mixed_hawq"),
+        ("mnist", "prune_quant"),
+        ("celeba", "cfq_distilled"),
+        ("celeba", "cfq_group"),
+    ],
+)
+def test_methods_run_on_images(
+    folder: Path, tmp_path: Path, cache_dir: Path, data: str, method: str
+) -> None:
+    settings = settings_of(method, data)
+    record = run(settings, options(folder, tmp_path, cache_dir))
+    assert record.status == "ok", record.reason
+    check_metrics(record)
+    rows = pd.read_parquet(RecordStore(tmp_path).path(record.run_id).with_suffix(".parquet"))
+    assert set(rows["direction"]) == {"favourable", "adverse"}
+    if method == "fp32":
+        assert record.metrics["recourse/vd"] == 0.0
+        assert record.metrics["recourse/crg_abs"] == 0.0
+    if data == "celeba":
+        assert {line["attribute"] for line in record.details["groups"]} == {"Male", "Young"}
+        assert set(rows["changed_f"]) <= {"", "Smiling"}
+
+
+def check_metrics(record: Record) -> None:
+    metrics = record.metrics
+    for key in ("task/acc", "recourse/frr", "recourse/vd", "recourse/vd_adverse"):
+        assert metrics[key] is not None, key
+        assert 0.0 <= metrics[key] <= 1.0
+    assert record.counts["recourse/vd"] > 0
+    for suffix in "fq":
+        assert metrics[f"action/cost_{suffix}"] > 0.0
+        assert metrics[f"action/norm_{suffix}"] > 0.0
+        assert -1.0 <= metrics[f"action/consistency_{suffix}"] <= 1.0
+    assert 0.0 < metrics["action/reconstruction_mse"] < 0.25
+    told = record.details["autoencoder"]
+    assert told["validation_mse"] < told["mean_image_mse"]
+    assert math.isfinite(metrics["margin/eps_hat_q95"])
+
+
+def context_of(folder: Path, tmp_path: Path, cache_dir: Path) -> Context:
+    settings = settings_of("lsq", "mnist")
+    return make_context(settings, options(folder, tmp_path, cache_dir), Runtime())
+
+
+def test_rows_whose_reconstruction_is_accepted_are_counted_and_left_out(
+    folder: Path, tmp_path: Path, cache_dir: Path
+) -> None:
+    record = run(settings_of("lsq", "mnist"), options(folder, tmp_path, cache_dir))
+    context = context_of(folder, tmp_path, cache_dir)
+    rows = pd.read_parquet(RecordStore(tmp_path).path(record.run_id).with_suffix(".parquet"))
+    part = rows[rows["direction"] == "favourable"]
+    test, space = context.data.test, context.actions
+    place = {str(row): i for i, row in enumerate(test.row_ids)}
+    x = test.inputs(torch.tensor([place[str(row)] for row in part["row_id"]]))
+    accepted = context.teacher(space.to_input(space.origin(x))).argmax(1) == 1
+    assert ((part["status_f"] == "not_needed").to_numpy() == accepted.numpy()).all()
+    free = record.metrics["action/reconstruction_free"]
+    assert free == pytest.approx(float(accepted.double().mean()))
+    assert record.counts["recourse/frr"] == int((~accepted).sum())
+    assert record.counts["recourse/vd"] == int((part["status_f"] == "found").sum())
+
+
+def test_an_autoencoder_is_trained_once_and_the_same_again(
+    folder: Path, tmp_path: Path, cache_dir: Path
+) -> None:
+    settings = settings_of("lsq", "mnist")
+    assert isinstance(settings.actions, LatentSettings)
+    config = settings.actions.autoencoder
+    data = load_dataset(settings.data, 0, folder)
+    first = obtain_autoencoder(config, data, 0, Cache(tmp_path / "a"), Runtime())
+    torch.manual_seed(123)
+    again = obtain_autoencoder(config, data, 0, Cache(tmp_path / "b"), Runtime())
+    cached = obtain_autoencoder(config, data, 0, Cache(tmp_path / "a"), Runtime())
+    for name, value in first.network.state_dict().items():
+        assert torch.equal(value, again.network.state_dict()[name])
+        assert torch.equal(value, cached.network.state_dict()[name])
+    assert (first.error, first.baseline) == (cached.error, cached.baseline)
+    assert not any(parameter.requires_grad for parameter in first.network.parameters())
+    assert len(list((tmp_path / "a" / "autoencoder").glob("*.pt"))) == 1
+
+
+def test_latents_of_train_images_are_standardized(
+    folder: Path, tmp_path: Path, cache_dir: Path
+) -> None:
+    context = context_of(folder, tmp_path, cache_dir)
+    z = context.actions.origin(context.data.train.inputs())
+    assert z.std(0).mean() == pytest.approx(1.0, abs=0.15)
+    space, told = make_space(context.settings, context.data, Cache(cache_dir), Runtime())
+    assert space.fingerprint == context.actions.fingerprint
+    assert set(told) == {"autoencoder"}
