@@ -1,6 +1,7 @@
 """Multi-layer perceptrons; without hidden layers, logistic regression."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -16,13 +17,20 @@ class Config(BackboneSettings):
     hidden: list[Annotated[int, Field(ge=1)]]
     """Units of each hidden layer; empty: logistic regression."""
 
+    def halved(self) -> "Config | None":
+        """Half the hidden units; None without any."""
+        fewer = [max(1, units // 2) for units in self.hidden]
+        return self.model_copy(update={"hidden": fewer}) if fewer else None
+
 
 class MLP(Backbone):
-    """Linear layers with ReLU between them."""
+    """Linear layers with ReLU between them; an image is read as one row of numbers."""
 
-    def __init__(self, config: Any, width: int, classes: int = 2) -> None:
-        super().__init__(config, width, classes)
-        sizes = [width, *config.hidden]
+    def __init__(self, config: Any, shape: int | Sequence[int], classes: int = 2) -> None:
+        super().__init__(config, shape, classes)
+        if len(self.shape) > 1:
+            self.append(nn.Flatten())
+        sizes = [self.width, *config.hidden]
         for before, after in itertools.pairwise(sizes):
             self.append(nn.Linear(before, after))
             self.append(nn.ReLU())
