@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cfq_bench.backbones.graph import weighted_layers
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.evaluate import deployment_cost
 from cfq_bench.methods.base import Context, Method, NotApplicableError, fit_method, make_method
 from cfq_bench.methods.stages import Pruned, Student
 from cfq_bench.quantization.deployed import DeployedNetwork
-from cfq_bench.quantization.pruning import linear_layers, magnitude, masks_of, sensitivity
+from cfq_bench.quantization.pruning import magnitude, masks_of, sensitivity
 
 MakeContext = Callable[..., Context]
 PRUNING = [
@@ -35,7 +36,7 @@ def fitted(context: Context) -> Method:
 
 def test_magnitude_is_the_size_of_a_weight_and_of_a_neuron_s_row(make_context: MakeContext) -> None:
     teacher = make_context("fp32").teacher
-    weights = [layer.weight.detach().numpy() for layer in linear_layers(teacher)]
+    weights = [layer.weight.detach().numpy() for layer in weighted_layers(teacher)]
     for score, weight in zip(magnitude(teacher, "weights"), weights, strict=True):
         np.testing.assert_array_equal(score.numpy(), np.abs(weight))
     rows = magnitude(teacher, "neurons")
@@ -52,7 +53,7 @@ def test_sensitivity_is_the_mean_of_w_g_row_by_row(unit: str, make_context: Make
     scores = sensitivity(
         network, unit, x, lambda logits: F.cross_entropy(logits, y, reduction="none")
     )
-    layers = linear_layers(network)
+    layers = weighted_layers(network)
     parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
     wanted = [torch.zeros_like(score) for score in scores]
     for i in range(len(x)):  # an independent way: one row at a time, by autograd on parameters
@@ -132,7 +133,7 @@ def test_a_removed_neuron_has_no_effect(make_context: MakeContext) -> None:
     method = make_method(make_context("prune_quant", "budget.avg_bits=4.0"))
     assert isinstance(method, Pruned)
     method.begin(method.phases()[0])
-    layers = linear_layers(method.origin)
+    layers = weighted_layers(method.origin)
     hidden: Tensor = method.context.data.test.x
     alive = torch.ones(hidden.shape[1], dtype=torch.bool)
     masks = list(method.masks.buffers())
@@ -175,8 +176,8 @@ def test_the_student_is_smaller_and_its_bits_are_counted(
 def test_half_of_the_teacher_s_units_unless_said_otherwise(make_context: MakeContext) -> None:
     method = make_method(make_context("kd_quant"))
     assert isinstance(method, Student)
-    hidden = [layer.out_features for layer in linear_layers(method.context.teacher)[:-1]]
-    own = [layer.out_features for layer in linear_layers(method.origin)[:-1]]
+    hidden = [layer.out_features for layer in weighted_layers(method.context.teacher)[:-1]]
+    own = [layer.out_features for layer in weighted_layers(method.origin)[:-1]]
     assert own == [units // 2 for units in hidden]
 
 

@@ -23,17 +23,17 @@ from cfq_bench.training.trainer import Runtime
 from tests.support.images import write_celeba, write_idx_files
 
 COMMON = [
-    "actions.autoencoder.epochs=10",
+    "actions.autoencoder.epochs=60",
     "actions.autoencoder.batch_size=16",
     "actions.autoencoder.latent=6",
     "actions.autoencoder.channels=[4]",
     "actions.autoencoder.lr=1.0e-2",
-    "backbone.hidden=[8]",
+    "backbone.hidden=[16]",
     "data.fit.batch_size=16",
-    "data.fit.teacher_epochs=6",
+    "data.fit.teacher_epochs=20",
     "data.fit.epochs=1",
-    "teacher.lr=1.0e-2",
-    "solver.steps=12",
+    "teacher.lr=2.0e-3",
+    "solver.steps=30",
     "solver.refinements=2",
     "evaluation.extra_kappas=[0.0]",
     "evaluation.max_rows=12",
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_of(method: str, data: str, *overrides: str) -> Settings:
     lines = [*COMMON, *TARGETS[data], *overrides]
     if data == "celeba":
-        lines.append("actions.radius=50.0")
+        lines += ["actions.radius=50.0", "solver.restarts=3", "solver.start_radius=4.0"]
     return load_settings(method, data, backbone="mlp2", overrides=lines)
 
 

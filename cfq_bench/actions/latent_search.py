@@ -71,8 +71,10 @@ class LatentSearch(Solver):
         starts = [work.origin]
         for _ in range(self.config.restarts):
             move = torch.randn(work.origin.shape[1], generator=generator)
-            move = (self.config.start_radius * move / move.norm()).to(work.origin.device)
-            starts.append(work.project(work.origin + move))
+            move = move.to(work.origin.device)
+            # Coordinates that nothing changes would swallow most of the move.
+            free = work.project(work.origin + 1e-3 * move) != work.origin
+            starts.append(work.project(work.origin + self.config.start_radius * _unit(move * free)))
         return starts
 
 
@@ -147,4 +149,5 @@ class _Work:
 
 def _unit(rows: Tensor) -> Tensor:
     """Rows (B, D) of length 1; rows of zeros stay."""
-    return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    length: Tensor = rows.norm(dim=1, keepdim=True)
+    return rows / length.clamp_min(1e-12)

@@ -70,6 +70,10 @@ class SolverSettings(PlugIn):
 class BackboneSettings(PlugIn):
     """What every backbone's ``Config`` has."""
 
+    def halved(self) -> "BackboneSettings | None":
+        """The same backbone with half its hidden units or channels; None: it has none to halve."""
+        return None
+
 
 class TeacherSettings(PlugIn):
     """What every teacher objective's ``Config`` has."""

@@ -30,4 +30,5 @@ class StudentSettings(FloatStageSettings):
     """A smaller network of the teacher's kind."""
 
     student_hidden: list[Annotated[int, Field(ge=1)]] | None
-    """Units of each hidden layer of the student; null: half of the teacher's."""
+    """Units of each hidden layer of the student, an MLP; null: half of the teacher's units or
+    channels."""

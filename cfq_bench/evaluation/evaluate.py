@@ -182,12 +182,12 @@ def _add_solver_noise(
 def deployment_cost(deployment: dict[str, Any]) -> dict[str, float]:
     """The ``deploy/`` metrics of a method's `deployment()`.
 
-    `kept` and `macs` are given by methods that prune: nothing is removed without them. Average bits
-    are over all weights, removed ones included, so that a budget means the same for every method.
+    `kept` is given by methods that prune: nothing is removed without it. Average bits are over all
+    weights, removed ones included, so that a budget means the same for every method.
     """
     sizes = list(deployment["sizes"].values())
     kept = sum(deployment.get("kept", deployment["sizes"]).values())
-    macs = list(deployment.get("macs", deployment["sizes"]).values())
+    macs = list(deployment["macs"].values())
     bits = list(deployment["bits_per_layer"].values())
     activation = list(deployment["activation_bits"].values())
     average = average_bits(sizes, bits)

@@ -136,13 +136,14 @@ class Method(LeanModule, ABC):
 
     @abstractmethod
     def deployed(self) -> nn.Module:
-        """f_q: the frozen network that ships, (B, d) -> logits (B, C), in evaluation mode."""
+        """f_q: the frozen network that ships, inputs to logits (B, C), in evaluation mode."""
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
         """Bits of the deployed network: `bits_per_layer`, `sizes`, `activation_bits` by unit.
 
-        A pruned one adds `kept`, the weights that are left, and `macs`, those that are computed.
+        So are `macs`, the multiplications of one input. A pruned network adds `kept`, the weights
+        that are left.
         """
 
 

@@ -4,8 +4,11 @@ from typing import Any
 
 from torch import nn
 
+from cfq_bench.backbones.base import Backbone
+from cfq_bench.backbones.graph import weighted_layers
 from cfq_bench.config.base import MethodSettings
 from cfq_bench.methods.base import Method, Phase
+from cfq_bench.quantization.window import layer_macs
 
 
 class Config(MethodSettings):
@@ -28,12 +31,13 @@ class FP32(Method):
         return float_deployment(self.context.teacher)
 
 
-def float_deployment(network: nn.Module) -> dict[str, Any]:
+def float_deployment(network: Backbone) -> dict[str, Any]:
     """The description of a network that is not quantized."""
-    linears = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    names = [f"layer{i}" for i in range(1, len(linears) + 1)]
+    layers = weighted_layers(network)
+    names = [f"layer{i}" for i in range(1, len(layers) + 1)]
     return {
         "bits_per_layer": dict.fromkeys(names, 32),
         "activation_bits": dict.fromkeys(names, 32),
-        "sizes": {n: layer.weight.numel() for n, layer in zip(names, linears, strict=True)},
+        "sizes": {n: layer.weight.numel() for n, layer in zip(names, layers, strict=True)},
+        "macs": dict(zip(names, layer_macs(network), strict=True)),
     }

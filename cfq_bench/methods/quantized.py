@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from cfq_bench.backbones.base import Backbone
+from cfq_bench.backbones.batch_norm import fold_batch_norm
 from cfq_bench.config.qat import QuantizedSettings
 from cfq_bench.errors import UserError
 from cfq_bench.methods.allocators.base import make_allocator
@@ -12,10 +13,9 @@ from cfq_bench.methods.base import Context, Method
 from cfq_bench.quantization.allocation import fewest_average
 from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.quantization.sampling import few_images
 
 CALIBRATION_ROWS = 4096
-CALIBRATION_IMAGES = 512
-"""Each has hundreds of values per channel."""
 
 
 class QuantizedMethod(Method):
@@ -61,14 +61,13 @@ class QuantizedMethod(Method):
 
     def calibration_rows(self) -> Tensor:
         """(N, ...) the first train rows, which are in random order."""
-        train = self.context.data.train
-        most = CALIBRATION_ROWS if train.x.dim() == 2 else CALIBRATION_IMAGES
-        return train.inputs(slice(most))
+        return few_images(self.context.data.train.inputs(slice(CALIBRATION_ROWS)))
 
     def choose_bits(self) -> list[int]:
         """The allocator's bits of each unit."""
         budget = self.budget.avg_bits
-        return self.allocator.allocate(self.network, self.origin, self.context, budget)
+        origin = fold_batch_norm(self.origin)
+        return self.allocator.allocate(self.network, origin, self.context, budget)
 
     def deployed(self) -> DeployedNetwork:
         """Integer codes, steps and thresholds; the same logits as the simulation, bitwise."""
@@ -81,6 +80,7 @@ class QuantizedMethod(Method):
             "bits_per_layer": {unit.name: unit.bits for unit in units},
             "activation_bits": {unit.name: unit.activation_bits for unit in units},
             "sizes": {unit.name: unit.weight.numel() for unit in units},
+            "macs": {unit.name: unit.macs for unit in units},
         }
 
     def _check_budget(self) -> None:

@@ -16,7 +16,7 @@ from cfq_bench.config.compression import FloatStageSettings, PruneSettings, Stud
 from cfq_bench.errors import UserError
 from cfq_bench.methods.base import Context, Method, NotApplicableError, Phase
 from cfq_bench.methods.qat import QATMethod
-from cfq_bench.quantization.pruning import Masks, linear_layers, masks_of
+from cfq_bench.quantization.pruning import Masks, masks_of, prunable
 from cfq_bench.seeds import derive_seed
 from cfq_bench.training.trainer import cosine
 
@@ -96,7 +96,7 @@ class Pruned(FloatStage):
             NotApplicableError: neurons are to be removed and there are none.
         """
         teacher = self.context.teacher
-        if self.config.prune == "neurons" and len(linear_layers(teacher)) < 2:
+        if self.config.prune == "neurons" and not prunable(teacher):
             raise NotApplicableError("the backbone has no hidden units to prune")
         return copy.deepcopy(teacher).requires_grad_(True)
 
@@ -123,9 +123,12 @@ class Pruned(FloatStage):
         Only whole neurons save operations: a network of single zeros is computed in full.
         """
         described = super().deployment()
-        kept = {unit.name: int(mask.sum()) for unit, mask in self.masks.of_units(self.network)}
-        structured = self.config.prune == "neurons"
-        return {**described, "kept": kept, "macs": kept if structured else described["sizes"]}
+        masks = list(self.masks.of_units(self.network))
+        kept = {unit.name: int(mask.sum()) for unit, mask in masks}
+        if self.config.prune == "weights":
+            return {**described, "kept": kept}
+        macs = {unit.name: kept[unit.name] * unit.positions for unit, _ in masks}
+        return {**described, "kept": kept, "macs": macs}
 
 
 class Student(FloatStage):
@@ -142,18 +145,23 @@ class Student(FloatStage):
         """
         context = self.context
         teacher, backbone = context.teacher, context.settings.backbone
-        hidden = getattr(backbone, "hidden", None)
-        if not hidden:
+        smaller = backbone.halved()
+        if smaller is None:
             raise NotApplicableError("the backbone has no hidden units: no student is smaller")
         own = self.config.student_hidden
-        fewer = [max(1, units // 2) for units in hidden] if own is None else own
-        smaller = backbone.model_copy(update={"hidden": fewer})
+        if own is not None:
+            if not hasattr(backbone, "hidden"):
+                raise UserError(
+                    f"method.student_hidden {own} is for MLPs, and backbone {backbone.name} is "
+                    "none: set it to null for half the channels"
+                )
+            smaller = backbone.model_copy(update={"hidden": own})
         seed = derive_seed(context.settings.seed, "student", "init")
-        student = make_backbone(type(teacher), smaller, teacher.width, seed, teacher.classes)
+        student = make_backbone(type(teacher), smaller, teacher.shape, seed, teacher.classes)
         count, most = (sum(p.numel() for p in net.parameters()) for net in (student, teacher))
         if count >= most:
             raise UserError(
-                f"method.student_hidden {fewer} gives {count} parameters and the teacher has "
+                f"method.student_hidden {own} gives {count} parameters and the teacher has "
                 f"{most}: a student is smaller"
             )
         return student.to(context.runtime.device)

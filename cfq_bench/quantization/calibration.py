@@ -14,8 +14,12 @@ from cfq_bench.quantization.functional import (
     signed_range,
     unsigned_levels,
 )
-from cfq_bench.quantization.layers import ActivationQuantizer, QuantLinear
+from cfq_bench.quantization.layers import ActivationQuantizer, QuantConv2d, QuantLayer
 from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.quantization.sampling import parts, sampled_values
+
+NUMBERS = 2**24
+"""In the patches of a convolution's inputs that its output error is taken on."""
 
 Rule = Literal["minmax", "percentile", "mse", "output"]
 
@@ -117,7 +121,7 @@ def calibrate(network: QuantizedNetwork, points: Tensor, how: Calibration) -> No
 
     Args:
         network: at the teacher's weights.
-        points: (N, d) calibration rows.
+        points: (N, d) calibration rows, or images.
         how: the rule.
     """
     inputs = float_pass(network, points).inputs
@@ -127,14 +131,17 @@ def calibrate(network: QuantizedNetwork, points: Tensor, how: Calibration) -> No
         for index, bits in enumerate(unit.candidates):
             low, high = signed_range(bits)
             if how.rule == "output":
-                read = _as_read(unit, values, index)
-                step = output_step(unit.weight, low, high, values, read, per_row=unit.per_channel)
+                exact, read = (_as_rows(unit, v) for v in (values, _as_read(unit, values, index)))
+                weight = unit.weight.flatten(1)
+                step = output_step(weight, low, high, exact, read, per_row=unit.per_channel)
             else:
                 step = how.step(unit.weight, low, high, per_row=unit.per_channel)
-            unit.log_step[index] = step.clamp_min(LEAST_STEP).log().reshape(-1, 1)
+            unit.set_step(index, step)
 
 
 def _calibrate_inputs(quantizer: ActivationQuantizer, values: Tensor, how: Calibration) -> None:
+    if how.rule in ("mse", "output"):  # the other rules sort, and are about the extremes
+        values = sampled_values(values)
     for index, bits in enumerate(quantizer.bits):
         levels = unsigned_levels(bits)
         step = how.step(values, 0, levels)
@@ -142,9 +149,23 @@ def _calibrate_inputs(quantizer: ActivationQuantizer, values: Tensor, how: Calib
         quantizer.log_scale[index] = scale.clamp_min(LEAST_STEP).log()
 
 
-def _as_read(unit: QuantLinear, values: Tensor, index: int) -> Tensor:
+def _as_read(unit: QuantLayer, values: Tensor, index: int) -> Tensor:
     """Inputs of a unit behind its own input quantizer."""
     quantizer = unit.activation
     if quantizer is None:
         return values
     return quantizer.one(values, index if len(quantizer.bits) > 1 else 0)
+
+
+def _as_rows(unit: QuantLayer, values: Tensor) -> Tensor:
+    """Inputs as rows (N, in) that a weight matrix meets: of a convolution, some of its patches."""
+    if not isinstance(unit, QuantConv2d):
+        return values
+    each = max(1, NUMBERS // (len(values) * unit.weight[0].numel()))
+    order = torch.randperm(unit.positions, generator=torch.Generator().manual_seed(0))
+    places = order[:each].to(values.device)
+    rows = [
+        unit.window.patches(part)[:, :, places].transpose(1, 2).flatten(0, 1)
+        for part in parts(values)
+    ]
+    return torch.cat(rows)

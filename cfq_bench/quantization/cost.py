@@ -15,7 +15,9 @@ def average_bits(sizes: Sequence[int], bits: Sequence[int]) -> float:
 def bit_operations(
     macs: Sequence[int], weight_bits: Sequence[int], activation_bits: Sequence[int]
 ) -> int:
-    """BOPs of one row: sum MACs_l b_w b_a; a linear layer has one MAC per weight that is computed.
+    """BOPs of one row: sum MACs_l b_w b_a.
+
+    A linear layer has one MAC per weight that is computed, a convolution H_out * W_out.
 
     >>> bit_operations([10], [4], [8])
     320

@@ -1,6 +1,7 @@
 """Quantized layers: one step and one threshold for every (layer, candidate bit-width)."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
@@ -17,6 +18,8 @@ from cfq_bench.quantization.functional import (
     signed_range,
     unsigned_levels,
 )
+from cfq_bench.quantization.sampling import sampled_values
+from cfq_bench.quantization.window import Window
 
 ActivationKind = Literal["lsq", "pact"]
 
@@ -62,14 +65,14 @@ class ActivationQuantizer(nn.Module):
         return select(every, chosen, z)
 
 
-class QuantLinear(nn.Module):
-    """A linear layer with quantized weights and, where it is fed by a ReLU, quantized inputs.
+class QuantLayer(nn.Module, ABC):
+    """A layer with quantized weights and, where they are never negative, quantized inputs.
 
     Args:
         name: what records and reports call it.
-        linear: the full-precision layer that it starts from.
+        layer: the full-precision layer that it starts from.
         candidates: weight bit-widths, ascending.
-        per_channel: one weight step per output unit.
+        per_channel: one weight step per output unit or channel.
         activation: quantizer of the layer's input; None for network inputs, which are signed.
     """
 
@@ -78,7 +81,7 @@ class QuantLinear(nn.Module):
     def __init__(
         self,
         name: str,
-        linear: nn.Linear,
+        layer: nn.Linear | nn.Conv2d,
         candidates: Sequence[int],
         per_channel: bool,
         activation: ActivationQuantizer | None,
@@ -87,14 +90,25 @@ class QuantLinear(nn.Module):
         self.name = name
         self.candidates = tuple(candidates)
         self.per_channel = per_channel
-        self.weight = nn.Parameter(linear.weight.detach().clone())
-        self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach().clone())
-        rows = linear.out_features if per_channel else 1
-        self.log_step = nn.Parameter(torch.zeros(len(self.candidates), rows, 1))
+        self.weight = nn.Parameter(layer.weight.detach().clone())
+        self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach().clone())
+        rows = len(self.weight) if per_channel else 1
+        ones = [1] * (self.weight.dim() - 1)  # a step broadcasts over the weights that share it
+        self.log_step = nn.Parameter(torch.zeros(len(self.candidates), rows, *ones))
         self.activation = activation
         self.register_buffer("selected", torch.tensor(len(self.candidates) - 1))
         self.z: Tensor | None = None
         self.calibrate_weight()
+
+    @property
+    def positions(self) -> int:
+        """How often each weight is used on one input."""
+        return 1
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one input."""
+        return self.weight.numel() * self.positions
 
     @property
     def bits(self) -> int:
@@ -113,18 +127,26 @@ class QuantLinear(nn.Module):
     def calibrate_weight(self) -> None:
         """Set the step of every candidate to the one with the least squared error."""
         for i, bits in enumerate(self.candidates):
-            step = mse_step(self.weight, *signed_range(bits), per_row=self.per_channel)
-            self.log_step[i] = step.clamp_min(LEAST_STEP).log().reshape(-1, 1)
+            self.set_step(i, mse_step(self.weight, *signed_range(bits), per_row=self.per_channel))
+
+    @torch.no_grad()
+    def set_step(self, index: int, step: Tensor) -> None:
+        """Set the step of one candidate: a scalar, or one for each output unit or channel."""
+        self.log_step[index] = step.clamp_min(LEAST_STEP).log().reshape(self.log_step[index].shape)
 
     def quantized_weight(self, index: int) -> Tensor:
-        """(out, in) weights on the grid of candidate `index`."""
+        """The weights on the grid of candidate `index`, in the shape of `weight`."""
         low, high = signed_range(self.candidates[index])
         sharing = self.weight.numel() // self.log_step.shape[1]
         scale = 1.0 / math.sqrt(sharing * high)
         return lsq(self.weight, self.log_step[index].exp(), low, high, scale)
 
+    @abstractmethod
+    def apply_weight(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """What the layer answers with these weights and its bias."""
+
     def forward(self, inputs: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
+        """The layer's answer, quantized by the selected candidates."""
         index = int(self.selected)
         if self.activation is not None:
             inputs = self.activation(inputs, index, self.z)
@@ -133,7 +155,40 @@ class QuantLinear(nn.Module):
             with torch.no_grad():
                 every = torch.stack([self.quantized_weight(i) for i in range(len(self.candidates))])
             weight = select(every, weight, self.z)
+        return self.apply_weight(inputs, weight)
+
+
+class QuantLinear(QuantLayer):
+    """A quantized linear layer."""
+
+    def apply_weight(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """(..., in) and (out, in) -> (..., out)."""
         return F.linear(inputs, weight, self.bias)
+
+
+class QuantConv2d(QuantLayer):
+    """A quantized convolution; `window` is where it looks, the rest as `QuantLayer`."""
+
+    def __init__(
+        self,
+        name: str,
+        layer: nn.Conv2d,
+        candidates: Sequence[int],
+        per_channel: bool,
+        activation: ActivationQuantizer | None,
+        window: Window,
+    ) -> None:
+        super().__init__(name, layer, candidates, per_channel, activation)
+        self.window = window
+
+    @property
+    def positions(self) -> int:
+        """Output pixels."""
+        return self.window.positions
+
+    def apply_weight(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """(..., in, H, W) and (out, in, k, k) -> (..., out, H_out, W_out)."""
+        return self.window.convolve(inputs, weight, self.bias)
 
 
 class SplitLinear(nn.Module):
@@ -163,6 +218,7 @@ class SplitLinear(nn.Module):
 
 def calibrated_scale(values: Tensor, kind: ActivationKind, bits: int) -> Tensor:
     """What calibration makes of float activations (...): a step (lsq) or a threshold (pact)."""
+    values = sampled_values(values)
     if kind == "pact":
         scale = _percentile(values, 0.999)
     else:

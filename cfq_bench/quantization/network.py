@@ -3,21 +3,41 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from cfq_bench.backbones.base import Backbone
+from cfq_bench.backbones.batch_norm import fold_batch_norm
+from cfq_bench.backbones.graph import (
+    LAYERS,
+    Flow,
+    Step,
+    input_shapes,
+    non_negative,
+    one_input,
+    reads_input,
+    steps_of,
+)
 from cfq_bench.config.settings import QuantizationSettings
 from cfq_bench.errors import UserError
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit
+from cfq_bench.quantization.deployed import (
+    DeployedConv2d,
+    DeployedLinear,
+    DeployedNetwork,
+    DeployedSplit,
+)
 from cfq_bench.quantization.functional import GREATEST_STEP, LEAST_STEP, gumbel_softmax
 from cfq_bench.quantization.layers import (
     ActivationKind,
     ActivationQuantizer,
+    QuantConv2d,
+    QuantLayer,
     QuantLinear,
     SplitLinear,
 )
+from cfq_bench.quantization.window import Window
 
 
 class QuantizedNetwork(nn.Module):
@@ -26,18 +46,24 @@ class QuantizedNetwork(nn.Module):
     Where `settings.layers` is first_last_8, the units of the first and the last layer have 8 bits
     as their only candidate. Every (unit, candidate) has its step and threshold from the start, so
     that the optimizer and `state_dict` always see all of them; a bit policy has logits for the
-    units with a choice.
+    units with a choice. The first layer, and every other that reads the network's input, reads it
+    as it is.
 
     Args:
-        teacher: the full-precision network to copy.
+        teacher: the full-precision network to copy; batch norms are folded.
         settings: candidates, activation bits, granularity.
         activation: lsq or pact.
-        n_single: number of leading single-column inputs, for the split of the first layer.
-        calibration: (N, d) train rows for activation scales.
+        n_single: number of leading single-column inputs, for the split of a linear first layer.
+        calibration: (N, ...) train rows for activation scales.
         policy_ramp: initial bit logits rise from 0 to this; None without a bit policy.
 
     Attributes:
+        layers: the teacher's steps in forward order, quantized where they have weights.
+        flow: what each of them reads.
         units: the quantized layers in forward order.
+
+    Raises:
+        UserError: a layer's input may be negative, or the network has a form that is not supported.
     """
 
     def __init__(
@@ -52,8 +78,11 @@ class QuantizedNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         self.activation_kind: ActivationKind = activation
-        self.layers = nn.ModuleList(self._build(teacher, n_single))
-        self.units = [module for module in self.modules() if isinstance(module, QuantLinear)]
+        steps = steps_of(fold_batch_norm(teacher))
+        self.flow = Flow([step.reads for step in steps])
+        shapes = input_shapes(steps, one_input(teacher))
+        self.layers = nn.ModuleList(self._build(steps, shapes, n_single))
+        self.units = [module for module in self.modules() if isinstance(module, QuantLayer)]
         self.policy_logits: nn.Parameter | None = None
         if policy_ramp is not None:
             ramp = torch.linspace(0.0, policy_ramp, len(settings.candidates))
@@ -61,30 +90,38 @@ class QuantizedNetwork(nn.Module):
         self.to(calibration.device)
         self.reset(teacher, calibration)
 
-    def _build(self, teacher: Backbone, n_single: int) -> Iterator[nn.Module]:
-        linears = [module for module in teacher if isinstance(module, nn.Linear)]
+    def _build(
+        self, steps: Sequence[Step], shapes: Sequence[tuple[int, ...]], n_single: int
+    ) -> Iterator[nn.Module]:
+        unsigned, unquantized = non_negative(steps), reads_input(steps)
         number = 0
-        for feeder, module in zip([None, *teacher], teacher, strict=False):
-            if not isinstance(module, nn.Linear):
-                if any(isinstance(part, nn.Linear) for part in module.modules()):
-                    raise UserError(
-                        f"the backbone nests an nn.Linear in a {type(module).__name__}: its layers "
-                        "must be direct children, so that each of them is quantized"
-                    )
+        for step in steps:
+            module = step.module
+            if not isinstance(module, LAYERS):
                 yield copy.deepcopy(module)
                 continue
             number += 1
-            if number > 1 and not isinstance(feeder, nn.ReLU):
-                raise UserError(
-                    f"layer{number} is fed by {type(feeder).__name__}: only the output of a ReLU "
-                    "can be quantized without a sign, so put nn.ReLU right before each nn.Linear"
+            first, last, (fed,) = number == 1, number == len(shapes), step.reads
+            candidates = self._candidates(first or last)
+            if first or unquantized[fed]:
+                activation = None
+            elif unsigned[fed]:
+                activation = self._activation(candidates)
+            else:
+                raise _signed(number, steps[fed - 1].module)
+            if isinstance(module, nn.Conv2d):
+                window = Window.of(module, shapes[number - 1])
+                yield QuantConv2d(
+                    f"layer{number}",
+                    module,
+                    candidates,
+                    self.settings.per_channel,
+                    activation,
+                    window,
                 )
-            first = module is linears[0]
-            candidates = self._candidates(first or module is linears[-1])
-            if first and self.settings.input_blocks and 0 < n_single < module.in_features:
+            elif first and self.settings.input_blocks and 0 < n_single < module.in_features:
                 yield self._split(module, n_single, candidates)
             else:
-                activation = None if first else self._activation(candidates)
                 yield self._unit(f"layer{number}", module, candidates, activation)
 
     def _candidates(self, outer: bool) -> list[int]:
@@ -128,7 +165,7 @@ class QuantizedNetwork(nn.Module):
         return [unit.candidates for unit in self.units]
 
     @property
-    def free_units(self) -> list[QuantLinear]:
+    def free_units(self) -> list[QuantLayer]:
         """The units whose bits are not fixed by `settings.layers`."""
         everything = tuple(self.settings.candidates)
         return [unit for unit in self.units if unit.candidates == everything]
@@ -166,24 +203,23 @@ class QuantizedNetwork(nn.Module):
     @torch.no_grad()
     def reset(self, teacher: Backbone, calibration: Tensor) -> None:
         """(Re)start from the teacher: its weights, fresh steps and thresholds."""
-        values = calibration
-        linears = iter([module for module in teacher if isinstance(module, nn.Linear)])
-        for layer in self.layers:
+        sources = [step.module for step in steps_of(fold_batch_norm(teacher))]
+        layers = iter(self.layers)
+
+        def restart(source: nn.Module, *values: Tensor) -> Tensor:
+            layer = next(layers)
             if isinstance(layer, SplitLinear):
-                source = next(linears)
-                for block, weight in zip(
-                    layer.blocks, torch.split(source.weight, layer.sizes, 1), strict=True
-                ):
-                    self._copy(block, weight, source.bias)
-                values = source(values)
-            elif isinstance(layer, QuantLinear):
-                source = next(linears)
-                self._copy(layer, source.weight, source.bias)
+                parts = torch.split(_weight(source), layer.sizes, 1)
+                for block, weight in zip(layer.blocks, parts, strict=True):
+                    self._copy(block, weight, _bias(source))
+            elif isinstance(layer, QuantLayer):
+                self._copy(layer, _weight(source), _bias(source))
                 if layer.activation is not None:
-                    layer.activation.calibrate(values)
-                values = source(values)
-            else:
-                values = layer(values)
+                    layer.activation.calibrate(values[0])
+            answer: Tensor = source(*values)
+            return answer
+
+        self.flow.run(sources, calibration, restart)
 
     def _copy(self, module: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
         unit = _as_unit(module)
@@ -216,9 +252,7 @@ class QuantizedNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, classes) of the simulated quantized network."""
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        return self.flow.run(self.layers, x)
 
     @torch.no_grad()
     def deploy(self) -> DeployedNetwork:
@@ -226,29 +260,62 @@ class QuantizedNetwork(nn.Module):
         layers: list[nn.Module] = []
         for layer in self.layers:
             if isinstance(layer, SplitLinear):
-                blocks = [_deploy_unit(block) for block in layer.blocks]
+                blocks = [_deploy_linear(block) for block in layer.blocks]
                 layers.append(DeployedSplit(blocks, layer.sizes))
+            elif isinstance(layer, QuantConv2d):
+                layers.append(DeployedConv2d(*_shipped(layer), layer.window))
             elif isinstance(layer, QuantLinear):
-                layers.append(_deploy_unit(layer))
+                layers.append(_deploy_linear(layer))
             else:
                 layers.append(copy.deepcopy(layer))
-        return DeployedNetwork(layers).to(self.units[0].weight.device)
+        reads = None if self.flow.is_chain else self.flow.reads
+        return DeployedNetwork(layers, reads).to(self.units[0].weight.device)
 
 
-def _as_unit(module: nn.Module) -> QuantLinear:
-    if not isinstance(module, QuantLinear):
-        raise TypeError(f"expected a QuantLinear, got {type(module).__name__}")
+def _signed(number: int, feeder: nn.Module) -> UserError:
+    return UserError(
+        f"layer{number} is fed by {type(feeder).__name__}: only the output of a ReLU, pooled, "
+        "flattened or summed with another, can be quantized without a sign, so put nn.ReLU before "
+        "each layer"
+    )
+
+
+def _as_unit(module: nn.Module) -> QuantLayer:
+    if not isinstance(module, QuantLayer):
+        raise TypeError(f"expected a QuantLayer, got {type(module).__name__}")
     return module
 
 
-def _deploy_unit(module: nn.Module) -> DeployedLinear:
-    unit = _as_unit(module)
+def _weight(source: nn.Module) -> Tensor:
+    if not isinstance(source, LAYERS):
+        raise TypeError(f"expected a layer, got {type(source).__name__}")
+    return source.weight
+
+
+def _bias(source: nn.Module) -> Tensor | None:
+    return source.bias if isinstance(source, LAYERS) else None
+
+
+class _Shipped(NamedTuple):
+    """The arguments that deployed layers of every kind have."""
+
+    name: str
+    weight: Tensor
+    bias: Tensor | None
+    step: Tensor
+    bits: int
+    activation: ActivationKind | None
+    scale: Tensor | None
+    activation_bits: int
+
+
+def _shipped(unit: QuantLayer) -> _Shipped:
     index = int(unit.selected)
     quantizer = unit.activation
     scale = None
     if quantizer is not None:
         scale = quantizer.log_scale[index if len(quantizer.bits) > 1 else 0].exp()
-    return DeployedLinear(
+    return _Shipped(
         unit.name,
         unit.weight,
         unit.bias,
@@ -258,3 +325,7 @@ def _deploy_unit(module: nn.Module) -> DeployedLinear:
         scale,
         unit.activation_bits,
     )
+
+
+def _deploy_linear(module: nn.Module) -> DeployedLinear:
+    return DeployedLinear(*_shipped(_as_unit(module)))

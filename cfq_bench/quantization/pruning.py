@@ -7,27 +7,38 @@ import torch
 from torch import Tensor, nn
 
 from cfq_bench.backbones.base import Backbone
-from cfq_bench.quantization.layers import QuantLinear, SplitLinear
+from cfq_bench.backbones.graph import (
+    LAYERS,
+    channel_readers,
+    steps_of,
+    weighted_layers,
+)
+from cfq_bench.quantization.gradients import summed_sizes
+from cfq_bench.quantization.layers import QuantLayer, SplitLinear
 from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.quantization.window import Window
 
 Unit = Literal["neurons", "weights"]
 
 
-def linear_layers(network: Backbone) -> list[nn.Linear]:
-    """The linear layers in forward order."""
-    return [layer for layer in network if isinstance(layer, nn.Linear)]
+def prunable(network: Backbone) -> list[int]:
+    """Layers, counted from 0, whose neurons or channels can be removed one by one.
+
+    Not the last one, nor layers whose channels are summed with others, as behind a residual block.
+    """
+    return [i for i, readers in enumerate(channel_readers(steps_of(network))) if readers]
 
 
 def magnitude(network: Backbone, unit: Unit) -> list[Tensor]:
-    """How large each weight is, or each hidden neuron's row of incoming weights (l2 norm).
+    """How large each weight is, or the incoming weights of each neuron or channel (l2 norm).
 
     Returns:
-        weights: (out, in) per layer; neurons: (out,) per hidden layer.
+        weights: in the shape of each layer's weights; neurons: (out,) per prunable layer.
     """
-    weights = [layer.weight.detach() for layer in linear_layers(network)]
+    weights = [layer.weight.detach() for layer in weighted_layers(network)]
     if unit == "weights":
         return [weight.abs() for weight in weights]
-    return [weight.norm(dim=1) for weight in weights[:-1]]
+    return [weights[i].flatten(1).norm(dim=1) for i in prunable(network)]
 
 
 def sensitivity(
@@ -40,13 +51,13 @@ def sensitivity(
     Args:
         network: whose parameters may or may not require gradients; nothing is changed.
         unit: what is scored.
-        inputs: (B, d).
+        inputs: (B, d), or images.
         loss: logits (B, C) to the loss of each row (B,).
 
     Returns:
         As `magnitude`.
     """
-    layers = linear_layers(network)
+    layers = weighted_layers(network)
     seen: list[Tensor] = []
     sums: list[Tensor] = []
 
@@ -66,14 +77,22 @@ def sensitivity(
             handle.remove()
     rows = len(inputs)
     if unit == "weights":
-        parts = zip(layers, slopes, seen, strict=True)
+        windows = [_window(layer, given) for layer, given in zip(layers, seen, strict=True)]
         return [
-            layer.weight.detach().abs() * (slope.abs().T @ given.abs()) / rows
-            for layer, slope, given in parts
+            layer.weight.detach().abs() * summed_sizes(given, slope, window) / rows
+            for layer, slope, given, window in zip(layers, slopes, seen, windows, strict=True)
         ]
-    # Of a unit behind a ReLU, output times slope is the sum of w g over its row and its bias.
-    pairs = zip(sums[:-1], slopes[:-1], strict=True)
-    return [(value.detach() * slope).abs().mean(0) for value, slope in pairs]
+    # Of a unit behind a ReLU, output times slope is the sum of w g over its row and its bias; a
+    # channel is such a unit at every pixel.
+    changes = [(sums[i].detach() * slopes[i]) for i in prunable(network)]
+    return [
+        (change.flatten(2).sum(2) if change.dim() > 2 else change).abs().mean(0)
+        for change in changes
+    ]
+
+
+def _window(layer: nn.Module, given: Tensor) -> Window | None:
+    return Window.of(layer, tuple(given.shape[1:])) if isinstance(layer, nn.Conv2d) else None
 
 
 def masks_of(
@@ -88,17 +107,29 @@ def masks_of(
         fraction: share of each layer to remove; at least one unit stays.
 
     Returns:
-        (out, in) bool for each linear layer. A removed neuron takes its row with it and its column
-        in the layer that it feeds.
+        Bool in the shape of each layer's weights. A removed neuron or channel takes its row with
+        it, and what reads it in the layers that it feeds.
     """
     kept = [_highest(score, fraction) for score in scores]
     if unit == "weights":
         return kept
-    weights = [layer.weight for layer in linear_layers(network)]
-    first = torch.ones(weights[0].shape[1], dtype=torch.bool, device=weights[0].device)
-    last = torch.ones(weights[-1].shape[0], dtype=torch.bool, device=weights[0].device)
-    feeding, fed = [first, *kept], [*kept, last]
-    return [out[:, None] & into[None, :] for into, out in zip(feeding, fed, strict=True)]
+    weights = [layer.weight for layer in weighted_layers(network)]
+    masks = [torch.ones_like(weight, dtype=torch.bool) for weight in weights]
+    readers = channel_readers(steps_of(network))
+    for i, keep in zip(prunable(network), kept, strict=True):
+        masks[i] &= _along(keep, 0, masks[i])
+        for reader in readers[i] or []:
+            # A linear layer reads a flattened image channel by channel.
+            columns = keep.repeat_interleave(masks[reader].shape[1] // len(keep))
+            masks[reader] &= _along(columns, 1, masks[reader])
+    return masks
+
+
+def _along(keep: Tensor, dim: int, mask: Tensor) -> Tensor:
+    """A vector that broadcasts along one dimension of a mask."""
+    shape = [1] * mask.dim()
+    shape[dim] = len(keep)
+    return keep.view(shape)
 
 
 def _highest(score: Tensor, fraction: float) -> Tensor:
@@ -111,15 +142,21 @@ def _highest(score: Tensor, fraction: float) -> Tensor:
 
 
 class Masks(nn.Module):
-    """The weights of a backbone that stay, one mask for each linear layer; at first all do.
+    """The weights of a backbone that stay, one mask for each layer; at first all do.
 
     Args:
         network: the backbone that is pruned.
+
+    Attributes:
+        names: of its layers in forward order.
     """
 
     def __init__(self, network: Backbone) -> None:
         super().__init__()
-        for i, layer in enumerate(linear_layers(network)):
+        names = {module: name for name, module in network.named_modules()}
+        layers = weighted_layers(network)
+        self.names = [names[layer] for layer in layers]
+        for i, layer in enumerate(layers):
             self.register_buffer(f"keep{i}", torch.ones_like(layer.weight, dtype=torch.bool))
 
     def set(self, masks: Sequence[Tensor]) -> None:
@@ -130,10 +167,12 @@ class Masks(nn.Module):
     @torch.no_grad()
     def prune(self, network: Backbone) -> None:
         """Zero what is removed, and the bias of a neuron without any incoming weight."""
-        for layer, keep in zip(linear_layers(network), self.buffers(), strict=True):
+        for name, keep in zip(self.names, self.buffers(), strict=True):
+            layer = network.get_submodule(name)
+            assert isinstance(layer, LAYERS)
             layer.weight.mul_(keep)
             if layer.bias is not None:
-                layer.bias.mul_(keep.any(1))
+                layer.bias.mul_(keep.flatten(1).any(1))
 
     @torch.no_grad()
     def hold(self, network: QuantizedNetwork) -> None:
@@ -141,14 +180,14 @@ class Masks(nn.Module):
         for unit, keep in self.of_units(network):
             unit.weight.mul_(keep)
 
-    def of_units(self, network: QuantizedNetwork) -> Iterator[tuple[QuantLinear, Tensor]]:
+    def of_units(self, network: QuantizedNetwork) -> Iterator[tuple[QuantLayer, Tensor]]:
         """Each quantized unit with its mask; a split first layer shares one."""
         masks = self.buffers()
         for layer in network.layers:
             if isinstance(layer, SplitLinear):
                 parts = torch.split(next(masks), layer.sizes, 1)
                 for block, part in zip(layer.blocks, parts, strict=True):
-                    assert isinstance(block, QuantLinear)
+                    assert isinstance(block, QuantLayer)
                     yield block, part
-            elif isinstance(layer, QuantLinear):
+            elif isinstance(layer, QuantLayer):
                 yield layer, next(masks)

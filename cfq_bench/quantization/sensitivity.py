@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cfq_bench.backbones.base import Backbone
-from cfq_bench.quantization.float_pass import float_pass
+from cfq_bench.quantization.float_pass import float_logits, float_pass
 from cfq_bench.quantization.functional import lsq, signed_range
-from cfq_bench.quantization.layers import QuantLinear
+from cfq_bench.quantization.gradients import row_norms
+from cfq_bench.quantization.layers import QuantConv2d, QuantLayer
 from cfq_bench.quantization.network import QuantizedNetwork
+from cfq_bench.quantization.sampling import parts
 
 
 def gradient_sensitivity(network: QuantizedNetwork, inputs: Tensor, target: Tensor) -> list[float]:
@@ -26,23 +28,28 @@ def gradient_sensitivity(network: QuantizedNetwork, inputs: Tensor, target: Tens
 
     Args:
         network: at the teacher's weights.
-        inputs: (B, d).
+        inputs: (B, d), or images.
         target: (B,) int64.
 
     Returns:
         One value per unit, non-negative.
     """
-    with torch.enable_grad():
-        x = inputs.detach().requires_grad_()  # so that frozen weights, too, have a graph
-        run = float_pass(network, x)
-        loss = F.cross_entropy(run.logits, target, reduction="sum")
-        gradients = torch.autograd.grad(loss, run.outputs)
-    # A row's weight gradient is an outer product, so its l1 norm is a product of two.
-    norms = [
-        (gradient.abs().sum(1) * values.detach().abs().sum(1)).mean()
-        for gradient, values in zip(gradients, run.inputs, strict=True)
-    ]
-    return [float(norm) for norm in norms]
+    totals = [0.0] * len(network.units)
+    chunks = parts(inputs)
+    for chunk, wanted in zip(
+        chunks, torch.split(target, [len(one) for one in chunks]), strict=True
+    ):
+        share = len(chunk) / len(inputs) if len(inputs) else 1.0
+        with torch.enable_grad():
+            x = chunk.detach().requires_grad_()  # so that frozen weights, too, have a graph
+            run = float_pass(network, x)
+            loss = F.cross_entropy(run.logits, wanted, reduction="sum")
+            slopes = torch.autograd.grad(loss, run.outputs)
+        found = zip(network.units, run.inputs, slopes, strict=True)
+        for i, (unit, given, slope) in enumerate(found):
+            window = unit.window if isinstance(unit, QuantConv2d) else None
+            totals[i] += float(row_norms(given.detach(), slope, window).mean()) * share
+    return totals
 
 
 @torch.no_grad()
@@ -54,7 +61,7 @@ def logit_change(network: QuantizedNetwork, teacher: Backbone, points: Tensor) -
         teacher: whose logits are kept to.
         points: (P, d).
     """
-    reference = teacher(points)
+    reference = torch.cat([teacher(part) for part in parts(points)])
     return _one_at_a_time(
         network, points, lambda logits: float((logits - reference).square().mean())
     )
@@ -69,7 +76,7 @@ def loss_change(network: QuantizedNetwork, points: Tensor, target: Tensor) -> li
         points: (P, d).
         target: (P,) int64.
     """
-    before = float(F.cross_entropy(float_pass(network, points).logits, target))
+    before = float(F.cross_entropy(float_logits(network, points), target))
     return _one_at_a_time(
         network, points, lambda logits: float(F.cross_entropy(logits, target)) - before
     )
@@ -80,7 +87,7 @@ def _one_at_a_time(
 ) -> list[list[float]]:
     return [
         [
-            error(float_pass(network, points, {unit: quantized(unit, r)}).logits)
+            error(float_logits(network, points, {unit: quantized(unit, r)}))
             for r in range(len(unit.candidates))
         ]
         for unit in network.units
@@ -106,32 +113,37 @@ def hessian_traces(
 
     Args:
         network: at the teacher's weights; the loss is taken without any quantizer.
-        x: (B, d) rows.
+        x: (B, d) rows, or images.
         y: (B,) int64 labels.
         probes: number of v.
         generator: of the probes, on the CPU.
 
     Returns:
-        One value per unit. Never negative where units are linear layers between ReLUs: the logits
+        One value per unit. Never negative where units are layers between ReLUs: the logits
         are piecewise linear in one layer's weights, and cross-entropy is convex in the logits.
     """
     traces = []
+    chunks = parts(x)
     for unit in network.units:
         weight = unit.weight.detach().clone().requires_grad_()
-        with torch.enable_grad():
-            loss = F.cross_entropy(float_pass(network, x, {unit: weight}).logits, y)
-            (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
-            total = 0.0
-            for _ in range(probes):
-                bits = torch.randint(0, 2, weight.shape, generator=generator)
-                probe = (2.0 * bits - 1.0).to(weight.device)
-                (product,) = torch.autograd.grad(gradient, weight, probe, retain_graph=True)
-                total += float((probe * product).sum())
-        traces.append(total / probes)
+        trace = 0.0
+        for chunk, labels in zip(chunks, torch.split(y, [len(one) for one in chunks]), strict=True):
+            with torch.enable_grad():
+                logits = float_pass(network, chunk, {unit: weight}).logits
+                loss = F.cross_entropy(logits, labels)
+                (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
+                total = 0.0
+                for _ in range(probes):
+                    bits = torch.randint(0, 2, weight.shape, generator=generator)
+                    probe = (2.0 * bits - 1.0).to(weight.device)
+                    (product,) = torch.autograd.grad(gradient, weight, probe, retain_graph=True)
+                    total += float((probe * product).sum())
+            trace += total / probes * (len(chunk) / len(x))
+        traces.append(trace)
     return traces
 
 
-def quantized(unit: QuantLinear, index: int) -> Tensor:
-    """(out, in) weights of a unit on the grid of one candidate, at its present step."""
+def quantized(unit: QuantLayer, index: int) -> Tensor:
+    """The weights of a unit on the grid of one candidate, at its present step."""
     low, high = signed_range(unit.candidates[index])
     return lsq(unit.weight, unit.log_step[index].exp(), low, high)

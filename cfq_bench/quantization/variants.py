@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from cfq_bench.config.uncertainty import UncertaintySettings
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.quantization.deployed import DeployedLayer, DeployedNetwork
 from cfq_bench.quantization.layers import calibrated_scale
+from cfq_bench.quantization.sampling import few_images
 from cfq_bench.seeds import derive_seed
 
 _BLOCK = 256
@@ -35,7 +36,7 @@ def deployment_variants(
         network: f_q. Without a quantizer (not a `DeployedNetwork`) it is its own only variant.
         count: M; a larger one keeps the first variants.
         settings: the sources of variation.
-        calibration: (N, d) rows that f_q was calibrated on; not read where calibration is off.
+        calibration: (N, ...) rows that f_q was calibrated on; not read where calibration is off.
         seed: of every draw.
 
     Returns:
@@ -71,7 +72,7 @@ def _variant(
         if unit.name in ratios:
             unit.scale = unit.scale * ratios[unit.name]
         if settings.stochastic_rounding:
-            draws = torch.rand(unit.codes.shape[1], generator=rounding)
+            draws = torch.rand(unit.input_shape, generator=rounding)
             unit.offset = draws.to(unit.scale.device)
     return variant
 
@@ -94,7 +95,8 @@ class _Recalibration:
     def __init__(self, network: DeployedNetwork, rows: int, calibration: Tensor) -> None:
         self.rows = rows
         self.units = [unit for unit in network.units if unit.scale is not None and rows > 0]
-        inputs = _unit_inputs(network, self.units, calibration) if self.units else []
+        seen = few_images(calibration)
+        inputs = _unit_inputs(network, self.units, seen) if self.units else []
         # Double precision: no scale hangs on the order in which threads sum float32 errors.
         self.inputs = [values.double() for values in inputs]
         self.whole = [
@@ -113,7 +115,7 @@ class _Recalibration:
         }
 
 
-def _scale(unit: DeployedLinear, values: Tensor) -> Tensor:
+def _scale(unit: DeployedLayer, values: Tensor) -> Tensor:
     kind = unit.activation
     if kind is None:
         raise TypeError(f"{unit.name} has a scale and no activation quantizer")
@@ -121,8 +123,8 @@ def _scale(unit: DeployedLinear, values: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _unit_inputs(network: DeployedNetwork, units: list[DeployedLinear], x: Tensor) -> list[Tensor]:
-    """(N, in) activations that enter each unit, before they are quantized."""
+def _unit_inputs(network: DeployedNetwork, units: list[DeployedLayer], x: Tensor) -> list[Tensor]:
+    """(N, ...) activations that enter each unit, before they are quantized."""
     seen: dict[str, list[Tensor]] = {unit.name: [] for unit in units}
 
     def keep(unit: nn.Module, arguments: tuple[Tensor, ...]) -> None:
@@ -131,7 +133,8 @@ def _unit_inputs(network: DeployedNetwork, units: list[DeployedLinear], x: Tenso
     hooks = [unit.register_forward_pre_hook(keep) for unit in units]
     try:
         missing = -len(x) % _BLOCK
-        for block in torch.split(nn.functional.pad(x, (0, 0, 0, missing)), _BLOCK):
+        padded = nn.functional.pad(x, (0, 0) * (x.dim() - 1) + (0, missing))
+        for block in torch.split(padded, _BLOCK):
             network(block)
     finally:
         for hook in hooks:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from cfq_bench.actions.space import ActionSpace
 from cfq_bench.backbones.base import Backbone, make_backbone
+from cfq_bench.backbones.batch_norm import fold_batch_norm
 from cfq_bench.cache import Cache
 from cfq_bench.config.plugin import load_class
 from cfq_bench.config.settings import Settings
@@ -22,14 +23,17 @@ def obtain_teacher(
 ) -> Backbone:
     """The frozen teacher of a run, in evaluation mode on the runtime's device.
 
+    Its batch norms are folded: everything after training sees the network that is deployed.
+
     Raises:
         UserError: the cached file is corrupt.
     """
-    network = _fresh(settings, data)
+    network = fold_batch_norm(_fresh(settings, data))
 
     def train() -> dict[str, Tensor]:
-        _train(settings, data, space, network, runtime)
-        return dict(network.state_dict())
+        trained = _fresh(settings, data)
+        _train(settings, data, space, trained, runtime)
+        return dict(fold_batch_norm(trained).state_dict())
 
     key = {**teacher_key(settings, data, space), "device": runtime.device.type}
     network.load_state_dict(cache.get_or_make("teacher", key, train))

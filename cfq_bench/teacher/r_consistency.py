@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cfq_bench.backbones.batch_norm import running_statistics
 from cfq_bench.config.teacher import RecourseTeacherSettings
 from cfq_bench.data.datamodule import Batch
 from cfq_bench.teacher.base import TeacherContext, TeacherObjective
@@ -53,14 +54,20 @@ class RConsistency(TeacherObjective):
     def loss(self, batch: Batch) -> Tensor:
         """The objective (nats and squared logits), means over members, rows and points."""
         x, y, _ = batch
-        points = present_points(self.average, self.context.space, x, self.config)
+        with running_statistics(self):  # points are no sample of the data
+            points = present_points(self.average, self.context.space, x, self.config)
         task = torch.stack([F.cross_entropy(logits, y) for logits in self.every(x)]).mean()
-        loss: Tensor = task + self.config.weight * disagreement(self.every(points.inputs))
+        with running_statistics(self):
+            spread = disagreement(self.every(points.inputs))
+        loss: Tensor = task + self.config.weight * spread
         return loss
 
     def then(self) -> TeacherObjective | None:
         """Distil the average, where the teacher is none of the members."""
-        return None if self.is_member else _Distilled(self.config, self.context, self.average)
+        if self.is_member:
+            return None
+        self.others.eval()  # its batch norms have their statistics now
+        return _Distilled(self.config, self.context, self.average)
 
 
 class _Distilled(TeacherObjective):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cfq_bench.actions.outcome import target_margin
+from cfq_bench.backbones.batch_norm import running_statistics
 from cfq_bench.config.base import Positive
 from cfq_bench.config.teacher import RecourseTeacherSettings
 from cfq_bench.data.datamodule import Batch
@@ -33,10 +34,11 @@ class RMargin(TeacherObjective):
         """The objective (nats and logits), means over the batch and over the points."""
         x, y, _ = batch
         config = self.config
-        points = present_points(self, self.context.space, x, config)
-        if config.valid_only:
-            points = points.take(points.valid)
-        margin = target_margin(self(points.inputs), points.target)
+        with running_statistics(self):  # points are no sample of the data
+            points = present_points(self, self.context.space, x, config)
+            if config.valid_only:
+                points = points.take(points.valid)
+            margin = target_margin(self(points.inputs), points.target)
         loss: Tensor = F.cross_entropy(self(x), y) + config.weight * hinge(margin, config.gamma)
         return loss
 

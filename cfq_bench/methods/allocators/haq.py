@@ -32,7 +32,7 @@ from cfq_bench.methods.allocators.ddpg import Agent, Transition
 from cfq_bench.methods.base import Context
 from cfq_bench.quantization.allocation import least_cost, spend_rest
 from cfq_bench.quantization.cost import average_bits
-from cfq_bench.quantization.float_pass import float_pass
+from cfq_bench.quantization.float_pass import float_logits
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.sensitivity import quantized
 from cfq_bench.seeds import derive_seed
@@ -173,7 +173,7 @@ class Trial:
                 unit: quantized(unit, unit.candidates.index(chosen))
                 for unit, chosen in zip(self.network.units, bits, strict=True)
             }
-            logits = float_pass(self.network, self.x, weights).logits
+            logits = float_logits(self.network, self.x, weights)
             accuracy = float((logits.argmax(1) == self.y).float().mean())
             self._done[key] = Try(bits, accuracy, float(F.cross_entropy(logits, self.y)))
         return self._done[key]
@@ -181,7 +181,7 @@ class Trial:
     @torch.no_grad()
     def float_accuracy(self) -> float:
         """Accuracy without any quantizer."""
-        right = float_pass(self.network, self.x).logits.argmax(1) == self.y
+        right = float_logits(self.network, self.x).argmax(1) == self.y
         return float(right.float().mean())
 
     def wall(self, proposed: list[float]) -> list[int]:
@@ -194,7 +194,7 @@ class Trial:
         return spend_rest(near, self.sizes, self.candidates, self.budget)
 
     def features(self) -> Tensor:
-        """(L, 4) in [0, 1]: position, inputs, outputs and weights of each unit."""
+        """(L, 4) in [0, 1]: position, inputs, outputs (or channels) and weights of each unit."""
         rows = [
             [float(i), unit.weight.shape[1], unit.weight.shape[0], unit.weight.numel()]
             for i, unit in enumerate(self.network.units)
