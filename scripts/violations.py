@@ -117,16 +117,17 @@ def load_case(name: str, backbone: str) -> Case:
     """Encoded splits, the raw rows behind them, and the teacher.
 
     Raises:
-        UserError: the data are not at hand.
+        UserError: the data are not at hand, or are images, which have no presets of features.
     """
     settings = load_settings("fp32", name, backbone=backbone)
+    own, _ = settings.table()
     folder = named_data_dir(None)
-    data = load_data(settings.data, settings.seed, folder)
-    table = load_table(settings.data, folder)
-    train, _, test = split_rows(table, settings.data, settings.seed)
+    data = load_data(own, settings.seed, folder)
+    table = load_table(own, folder)
+    train, _, test = split_rows(table, own, settings.seed)
     frame = table.frame
-    if settings.data.missing == "impute":
-        frame = impute(frame, train, settings.data, table.source)
+    if own.missing == "impute":
+        frame = impute(frame, train, own, table.source)
     space = ActionSet(data.schema, settings.actions, data.train.x)
     teacher = obtain_teacher(settings, data, space, Cache(default_cache_dir()), Runtime())
     return Case(data, frame.iloc[train], frame.iloc[test], teacher)
