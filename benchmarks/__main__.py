@@ -11,6 +11,7 @@ TOPICS = (
     "quantized_steps",
     "methods",
     "overhead",
+    "training_memory",
     "solvers",
     "adult",
     "dice",
