@@ -19,6 +19,7 @@ TOPICS = (
     "command",
     "dashboard",
     "suite",
+    "reports",
 )
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 
