@@ -64,7 +64,8 @@ class _LSQ(torch.autograd.Function):
         offset: Tensor | None,
     ) -> Tensor:
         ratio = value / step
-        code = round_to_code(ratio.clamp(low, high), offset)
+        clipped = ratio.clamp(low, high)
+        code = clipped.round_() if offset is None else round_to_code(clipped, offset)
         ctx.save_for_backward(ratio, code, step)
         ctx.low, ctx.high, ctx.grad_scale = low, high, grad_scale
         return code * step
@@ -131,6 +132,15 @@ class _PACT(torch.autograd.Function):
         return grad * inside, (grad * above).sum_to_size(alpha.shape), None, None
 
 
+def on_grid(value: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """What `lsq` gives, bitwise, where nothing is differentiated: in place, without a graph.
+
+    >>> on_grid(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
+    tensor([ 0.5000, -1.0000])
+    """
+    return (value / step).clamp_(low, high).round_().mul_(step)
+
+
 def pact(value: Tensor, alpha: Tensor, levels: int, offset: Tensor | None = None) -> Tensor:
     """Parameterized clipping: s * round(clip(a, 0, alpha) / s) with s = alpha / levels.
 
@@ -180,8 +190,8 @@ def gumbel_softmax(logits: Tensor, tau: float, generator: torch.Generator | None
     Returns:
         (..., R), non-negative, summing to 1.
     """
-    uniform = torch.rand(logits.shape, generator=generator).clamp(1e-9, 1 - 1e-7)
-    noise = -torch.log(-torch.log(uniform)).to(logits.device)
+    uniform = torch.rand(logits.shape, generator=generator).clamp_(1e-9, 1 - 1e-7)
+    noise = uniform.log_().neg_().log_().neg_().to(logits.device)
     return torch.softmax((torch.log_softmax(logits, -1) + noise) / tau, -1)
 
 

@@ -12,6 +12,7 @@ from cfq_bench.quantization.functional import (
     LEAST_STEP,
     lsq,
     mse_step,
+    on_grid,
     pact,
     select,
     signed_range,
@@ -58,7 +59,8 @@ class ActivationQuantizer(nn.Module):
         if z is None:
             return chosen
         with torch.no_grad():
-            every = torch.stack([self.one(values, i) for i in range(len(self.bits))])
+            each = (chosen if i == index else self.one(values, i) for i in range(len(self.bits)))
+            every = torch.stack(list(each))
         return select(every, chosen, z)
 
 
@@ -131,7 +133,13 @@ class QuantLinear(nn.Module):
         weight = self.quantized_weight(index)
         if self.z is not None:
             with torch.no_grad():
-                every = torch.stack([self.quantized_weight(i) for i in range(len(self.candidates))])
+                each = [
+                    weight
+                    if i == index
+                    else on_grid(self.weight, self.log_step[i].exp(), *signed_range(bits))
+                    for i, bits in enumerate(self.candidates)
+                ]
+                every = torch.stack(each)
             weight = select(every, weight, self.z)
         return F.linear(inputs, weight, self.bias)
 
