@@ -64,8 +64,7 @@ class _LSQ(torch.autograd.Function):
         offset: Tensor | None,
     ) -> Tensor:
         ratio = value / step
-        clipped = ratio.clamp(low, high)
-        code = clipped.round_() if offset is None else round_to_code(clipped, offset)
+        code = round_to_code(ratio.clamp(low, high), offset)
         ctx.save_for_backward(ratio, code, step)
         ctx.low, ctx.high, ctx.grad_scale = low, high, grad_scale
         return code * step
@@ -109,6 +108,15 @@ def lsq(
     return out
 
 
+def on_grid(value: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """What `lsq` gives, bitwise, where nothing is differentiated: in place, without a graph.
+
+    >>> on_grid(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
+    tensor([ 0.5000, -1.0000])
+    """
+    return (value / step).clamp_(low, high).round_().mul_(step)
+
+
 class _PACT(torch.autograd.Function):
     """Choi et al. 2018, Equations 1-3; the threshold's gradient holds no rounding residual."""
 
@@ -130,15 +138,6 @@ class _PACT(torch.autograd.Function):
         above = value >= alpha
         inside = (value > 0) & ~above
         return grad * inside, (grad * above).sum_to_size(alpha.shape), None, None
-
-
-def on_grid(value: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """What `lsq` gives, bitwise, where nothing is differentiated: in place, without a graph.
-
-    >>> on_grid(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
-    tensor([ 0.5000, -1.0000])
-    """
-    return (value / step).clamp_(low, high).round_().mul_(step)
 
 
 def pact(value: Tensor, alpha: Tensor, levels: int, offset: Tensor | None = None) -> Tensor:
@@ -190,8 +189,8 @@ def gumbel_softmax(logits: Tensor, tau: float, generator: torch.Generator | None
     Returns:
         (..., R), non-negative, summing to 1.
     """
-    uniform = torch.rand(logits.shape, generator=generator).clamp_(1e-9, 1 - 1e-7)
-    noise = uniform.log_().neg_().log_().neg_().to(logits.device)
+    uniform = torch.rand(logits.shape, generator=generator).clamp(1e-9, 1 - 1e-7)
+    noise = -torch.log(-torch.log(uniform)).to(logits.device)
     return torch.softmax((torch.log_softmax(logits, -1) + noise) / tau, -1)
 
 

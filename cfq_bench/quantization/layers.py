@@ -59,8 +59,8 @@ class ActivationQuantizer(nn.Module):
         if z is None:
             return chosen
         with torch.no_grad():
-            each = (chosen if i == index else self.one(values, i) for i in range(len(self.bits)))
-            every = torch.stack(list(each))
+            each = [chosen if i == index else self.one(values, i) for i in range(len(self.bits))]
+            every = torch.stack(each)
         return select(every, chosen, z)
 
 
@@ -125,6 +125,12 @@ class QuantLinear(nn.Module):
         scale = 1.0 / math.sqrt(sharing * high)
         return lsq(self.weight, self.log_step[index].exp(), low, high, scale)
 
+    @torch.no_grad()
+    def rounded_weight(self, index: int) -> Tensor:
+        """The same values as `quantized_weight`, as constants."""
+        low, high = signed_range(self.candidates[index])
+        return on_grid(self.weight, self.log_step[index].exp(), low, high)
+
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         index = int(self.selected)
@@ -133,12 +139,8 @@ class QuantLinear(nn.Module):
         weight = self.quantized_weight(index)
         if self.z is not None:
             with torch.no_grad():
-                each = [
-                    weight
-                    if i == index
-                    else on_grid(self.weight, self.log_step[i].exp(), *signed_range(bits))
-                    for i, bits in enumerate(self.candidates)
-                ]
+                count = len(self.candidates)
+                each = [weight if i == index else self.rounded_weight(i) for i in range(count)]
                 every = torch.stack(each)
             weight = select(every, weight, self.z)
         return F.linear(inputs, weight, self.bias)

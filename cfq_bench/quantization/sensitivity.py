@@ -13,8 +13,6 @@ from torch.nn import functional as F
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.quantization.float_pass import float_pass
-from cfq_bench.quantization.functional import lsq, signed_range
-from cfq_bench.quantization.layers import QuantLinear
 from cfq_bench.quantization.network import QuantizedNetwork
 
 
@@ -80,7 +78,7 @@ def _one_at_a_time(
 ) -> list[list[float]]:
     return [
         [
-            error(float_pass(network, points, {unit: quantized(unit, r)}).logits)
+            error(float_pass(network, points, {unit: unit.rounded_weight(r)}).logits)
             for r in range(len(unit.candidates))
         ]
         for unit in network.units
@@ -91,7 +89,7 @@ def _one_at_a_time(
 def weight_errors(network: QuantizedNetwork, norm: Callable[[Tensor], Tensor]) -> list[list[float]]:
     """A norm of Q_b(W) - W for every unit and candidate, (L, R)."""
     return [
-        [float(norm(quantized(unit, r) - unit.weight)) for r in range(len(unit.candidates))]
+        [float(norm(unit.rounded_weight(r) - unit.weight)) for r in range(len(unit.candidates))]
         for unit in network.units
     ]
 
@@ -129,9 +127,3 @@ def hessian_traces(
                 total += float((probe * product).sum())
         traces.append(total / probes)
     return traces
-
-
-def quantized(unit: QuantLinear, index: int) -> Tensor:
-    """(out, in) weights of a unit on the grid of one candidate, at its present step."""
-    low, high = signed_range(unit.candidates[index])
-    return lsq(unit.weight, unit.log_step[index].exp(), low, high)
