@@ -11,6 +11,7 @@ TOPICS = (
     "quantized_steps",
     "methods",
     "overhead",
+    "training_memory",
     "solvers",
     "adult",
     "dice",
@@ -18,6 +19,7 @@ TOPICS = (
     "command",
     "dashboard",
     "suite",
+    "reports",
 )
 """Files of this folder with ``measure(repeats)``, in the order of the table."""
 

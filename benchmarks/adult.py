@@ -1,13 +1,12 @@
 """The solvers on Adult, the widest table: speed, and the memory of solving all its rows."""
 
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import torch
 
+from benchmarks.memory import peaks_of
 from benchmarks.task import Task, at_hand, real_task
 from benchmarks.timing import Measurement, interleave, wall
 from cfq_bench.actions.solver import CHUNK, make_solver
@@ -53,18 +52,10 @@ def _speed(task: Task, repeats: int) -> Iterator[Measurement]:
 
 
 def _memory(task: Task) -> Iterator[Measurement]:
-    """The peak of a fresh process that reads data and teacher and solves all rejected rows.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    command = [sys.executable, "-m", "benchmarks.memory", task.name, str(task.cache.root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    peak = json.loads(done.stdout)
-    imports, process = peak["imported_mib"], peak["solved_mib"]
-    about = f"all {peak['rows']} rejected test rows, teacher from the cache"
+    """The peak of a fresh process that reads data and teacher and solves all rejected rows."""
+    peak = peaks_of("solve", task.name, task.cache.root)
+    imports, process = peak["imported_mib"], peak["done_mib"]
+    about = f"all {peak['rows']:.0f} rejected test rows, teacher from the cache"
     yield Measurement(
         "memory over imports, search on adult",
         process - imports,

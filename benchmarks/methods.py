@@ -15,7 +15,7 @@ def measure(repeats: int) -> Iterator[Measurement]:
     for name, limited in (("compas", True), ("german", False)):
         with real_task(name) as task:
             yield from _measure(task, repeats, limited)
-            yield from _measure_ptq(task, repeats, limited)
+            yield from _measure_ptq(task, repeats)
 
 
 def _measure(task: Task, repeats: int, limited: bool) -> Iterator[Measurement]:
@@ -83,7 +83,7 @@ def _measure(task: Task, repeats: int, limited: bool) -> Iterator[Measurement]:
     )
 
 
-def _measure_ptq(task: Task, repeats: int, limited: bool) -> Iterator[Measurement]:
+def _measure_ptq(task: Task, repeats: int) -> Iterator[Measurement]:
     """Calibration and allocation; the recourse pool is apart, as the actions are for CFQ."""
     mixed = "budget.avg_bits=3.5"
     sides = {
@@ -104,8 +104,7 @@ def _measure_ptq(task: Task, repeats: int, limited: bool) -> Iterator[Measuremen
         seconds,
         "cf_ptq",
         "ptq",
-        limit=2.0 if limited else None,
-        aim=1.29,
+        limit=1.29,
         note="3.5 bits over uniform 4 bits, the recourse pool apart; the paper has 1.29",
     )
     ptq_ms = statistics.median(seconds["ptq"]) * 1e3

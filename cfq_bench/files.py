@@ -110,8 +110,14 @@ def canonical_json(value: object) -> str:
     >>> canonical_json({"b": [1, 1.0, None], "a": True})
     '{"a":true,"b":[1,1.0,null]}'
     """
-    _check_json(value, "value")
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except TypeError:
+        _check_json(value, "value")  # says where it is
+        raise
+    if json.loads(text) != value:  # the fast way to see that every part is JSON data
+        _check_json(value, "value")
+    return text
 
 
 def run_id(config: Mapping[str, Any]) -> str:

@@ -55,10 +55,17 @@ def test_without_the_raw_files_a_topic_is_skipped_with_a_line(
 
 
 def test_memory_is_of_all_rejected_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    memory.main("german", tmp_path)
+    memory.main("solve", "german", tmp_path, [])
     told = json.loads(capsys.readouterr().out)
     assert 0 < told["rows"] < 300
-    assert 0.0 < told["imported_mib"] <= told["loaded_mib"] <= told["solved_mib"]
+    assert 0.0 < told["imported_mib"] <= told["loaded_mib"] <= told["done_mib"]
+
+
+def test_memory_of_a_method_is_of_a_fresh_process(tmp_path: Path) -> None:
+    peaks = memory.peaks_of("ptq", "german", tmp_path, ["data.fit.teacher_epochs=1"])
+    assert 0.0 < peaks["imported_mib"] <= peaks["loaded_mib"] <= peaks["done_mib"]
+    with pytest.raises(RuntimeError, match="nothing_such"):
+        memory.peaks_of("nothing_such", "german", tmp_path)
 
 
 @pytest.mark.skipif(not peak.STATUS.is_file(), reason="the kernel tells nothing better")

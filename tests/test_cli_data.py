@@ -38,7 +38,7 @@ def test_list_says_where_the_files_are(made_up: Path) -> None:
     assert len(text.splitlines()) == len(known_names("data"))
     assert lines_with(text, "compas", "ready")
     assert lines_with(text, "adult", "to be downloaded")
-    assert lines_with(text, "default", "by hand")
+    assert lines_with(text, "default", "to be downloaded")
     text = call("data", "list", "--data-dir", made_up).stdout
     assert lines_with(text, "bank", f"in {made_up / 'bank'}")
 

@@ -24,7 +24,8 @@ from cfq_bench.config.loader import known_names
 from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
 from cfq_bench.figures.catalogue import FIGURES
 from cfq_bench.figures.draw import Drawing, build_figure, draw_figures
-from cfq_bench.figures.style import looks
+from cfq_bench.figures.export import to_svg
+from cfq_bench.figures.style import looks, styled
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.results.collect import Results, collect
 from cfq_bench.statistics.bootstrap import seed_interval
@@ -457,3 +458,18 @@ def digest() -> str:
     found = [drawing for results in some for drawing in draw_figures(results)]
     every = b"".join(drawing.svg + drawing.pdf for drawing in found)
     return hashlib.sha256(every).hexdigest()
+
+
+def test_ids_do_not_depend_on_hashes_and_are_all_there() -> None:
+    with styled():
+        figure = Figure()
+        axes = figure.subplots(1, 2)
+        for one in axes:
+            one.plot([0, 1, 2], [1, 3, 2], marker="o")
+        one, two = (to_svg(figure, name, "title", "words").decode() for name in ("one", "two"))
+    assert one.replace("one-", "two-") == two  # the name is the salt of matplotlib's hashes
+    ids = re.findall(r'\bid="([^"]+)"', one)
+    used = re.findall(r'(?:href="#|url\(#)([^")]+)', one)
+    assert len(ids) == len(set(ids))
+    assert len(set(used)) >= 3  # two clip paths and a marker
+    assert set(used) <= set(ids)

@@ -15,7 +15,14 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.experiment import Options, run
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.methods.ptq import PTQ
-from cfq_bench.quantization.calibration import Calibration, Rule, calibrate, clip_step, output_step
+from cfq_bench.quantization.calibration import (
+    Calibration,
+    Moments,
+    Rule,
+    calibrate,
+    clip_step,
+    output_step,
+)
 from cfq_bench.quantization.functional import (
     LEAST_STEP,
     lsq,
@@ -100,7 +107,7 @@ def test_the_output_step_has_the_least_output_error(bits: int, per_row: bool) ->
         error = each if per_row else each.sum().reshape(1, 1)
         better = error < best
         best, step = torch.where(better, error, best), torch.where(better, tried, step)
-    got = output_step(w, low, high, u, u_q, per_row=per_row)
+    got = output_step(w, low, high, Moments.of(u, u_q), per_row=per_row)
     assert got.shape == ((6, 1) if per_row else ())
     torch.testing.assert_close(got.reshape(step.shape), step)
 
@@ -109,10 +116,10 @@ def test_output_steps_look_at_the_inputs_and_mse_steps_do_not() -> None:
     w = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     u = torch.randn(200, 4, generator=torch.Generator().manual_seed(1))
     stretched = u * torch.tensor([20.0, 1.0, 1.0, 1.0])
-    steps = {float(output_step(w, -2, 1, x, x)) for x in (u, stretched)}
+    steps = {float(output_step(w, -2, 1, Moments.of(x, x))) for x in (u, stretched)}
     assert len(steps) == 2
     white = torch.linalg.qr(u).Q  # uncorrelated inputs of one size: all weights count alike
-    torch.testing.assert_close(output_step(w, -2, 1, white, white), mse_step(w, -2, 1))
+    torch.testing.assert_close(output_step(w, -2, 1, Moments.of(white, white)), mse_step(w, -2, 1))
 
 
 # --- a whole network ---

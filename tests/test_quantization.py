@@ -28,7 +28,7 @@ from cfq_bench.quantization.functional import (
     signed_range,
     unsigned_levels,
 )
-from cfq_bench.quantization.layers import ActivationQuantizer
+from cfq_bench.quantization.layers import ActivationQuantizer, QuantLinear
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.sensitivity import logit_change
 from tests.support.allocations import allowed_allocations
@@ -632,3 +632,15 @@ def test_pool_mse_is_brute_force_and_the_budget_binds(
     assert bits == pool_mse_by_hand(teacher, points, budget)
     most = max(allowed_allocations(network.sizes, network.candidates, budget, 1.0).values())
     assert 0.95 * most - 1e-9 <= average_bits(network.sizes, bits) <= budget + 1e-9
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_rounded_weights_are_the_quantized_ones_as_constants(per_channel: bool) -> None:
+    torch.manual_seed(0)
+    unit = QuantLinear("layer1", torch.nn.Linear(40, 8), [2, 3, 4, 8], per_channel, None)
+    for index in range(4):
+        quantized, rounded = unit.quantized_weight(index), unit.rounded_weight(index)
+        assert torch.equal(quantized, rounded)
+        assert torch.equal(quantized.signbit(), rounded.signbit())
+        assert quantized.requires_grad
+        assert not rounded.requires_grad

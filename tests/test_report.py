@@ -20,11 +20,13 @@ from cfq_bench.record.archive import Archive, Validity, pack, read_archive, stor
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import build_report
+from cfq_bench.report.comparisons import hindrances_of
 from cfq_bench.report.latex import escaped, latex_table
 from cfq_bench.report.layout import Cell, Table
 from cfq_bench.report.markdown import markdown_table
 from cfq_bench.report.paper_map import paper_map
 from cfq_bench.report.paper_side import beside
+from cfq_bench.report.places import arranged, label_of
 from cfq_bench.report.write import files_of, write_report
 from cfq_bench.results.collect import Results, collect
 
@@ -100,6 +102,73 @@ def test_another_baseline_turns_the_answer_round() -> None:
     assert "Does not hold: boundary error above CFQ's" in titles
     with pytest.raises(UserError, match="LSX"):
         report(made(spread_out), "LSX")
+
+
+BETTER: Metrics = {"recourse/vd": 0.1, "recourse/vd_adverse": 0.05, "recourse/crg_abs": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("ours", "reasons"),
+    [
+        ({}, []),
+        ({"task/acc": 0.8471, "task/favourable_drift": -0.0099}, []),
+        ({"recourse/vd": 0.2}, ["VD not lower"]),
+        ({"recourse/vd_adverse": 0.1}, ["VD adverse not lower"]),
+        ({"recourse/crg_abs": 0.3}, ["|CRG| not lower"]),
+        ({"recourse/crg_abs": None}, ["|CRG| unknown"]),
+        ({"task/acc": 0.846}, ["accuracy lower"]),
+        ({"task/favourable_drift": -0.011}, ["drift over 1 point"]),
+        ({"task/favourable_drift": None}, ["drift over 1 point"]),
+        ({"recourse/vd": 0.3, "task/acc": 0.8}, ["VD not lower", "accuracy lower"]),
+    ],
+)
+def test_what_stops_a_row_from_being_better(ours: Metrics, reasons: list[str]) -> None:
+    found = made(lambda run: {**BETTER, **ours} if run.row == "CFQ" else {})
+    (setting,) = arranged(found.finished)
+    for place in setting.places.values():
+        assert hindrances_of(place, "CFQ", "LSQ") == reasons
+
+
+def test_nothing_to_lower_is_no_hindrance() -> None:
+    nothing = dict.fromkeys(BETTER, 0.0)
+    (setting,) = arranged(made(lambda run: nothing).finished)
+    for place in setting.places.values():
+        assert hindrances_of(place, "CFQ", "LSQ") == []
+
+
+def marked(found: Any, metric: str) -> set[str]:
+    """Rows of COMPAS's table whose mean is marked as the best of a column."""
+    (table,) = (table for table in found.cells if "compas" in table.name)
+    column = table.head.index(label_of(metric))
+    return {line[0].text for line in table.rows if line[column].best}
+
+
+def test_the_best_of_the_quantized_rows_is_marked_where_they_differ() -> None:
+    errors = {"FP32": 0.0, "FT32": 0.0, "CFQ": 0.10, "PACT": 0.1004}  # alike as printed
+
+    def metrics(run: SuiteRun) -> Metrics:
+        accuracy = {"LSQ": 0.9, "FP32": 0.95}.get(run.row, 0.8)
+        error = errors.get(run.row, 0.15)
+        return {**spread_out(run), "recourse/boundary_error": error, "task/acc": accuracy}
+
+    found = report(made(metrics))
+    assert marked(found, "recourse/boundary_error") == {"CFQ", "PACT"}
+    assert marked(found, "task/acc") == {"LSQ"}  # higher is better
+    assert marked(found, "recourse/vd") == set()  # all alike
+
+
+def test_rows_that_differ_in_their_seeds_are_told() -> None:
+    kept = [run for run in runs() if run.row != "CFQ" or run.settings.seed == 1]
+    records = [record_of(run, spread_out(run)) for run in kept]
+    found = report(collect("table1", runs(), records))
+    (table,) = (table for table in found.cells if "compas" in table.name)
+    others = [line[0].text for line in table.rows if line[0].text != "CFQ"]
+    assert (
+        f"Rows differ in their seeds (seeds 0, 1: {', '.join(others)}; seed 1: CFQ): "
+        "differences are over common seeds."
+    ) in table.notes
+    (cfq,) = (line for line in table.rows if line[0].text == "CFQ")
+    assert cfq[-1].text == "-0.050 (one seed)"
 
 
 def test_runs_that_failed_or_are_missing_are_told() -> None:

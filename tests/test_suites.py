@@ -294,3 +294,21 @@ def test_other_executors_do_the_same(
     assert (state.done, state.failed) == (1, 0)
     record = RecordStore(results).read(run.run_id)
     assert measured(record) == undisturbed(run, tmp_path / "alone")
+
+
+def test_raw_data_that_cannot_be_had_end_the_suite_before_a_run(
+    write_suite: Callable[..., Path], results: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_network(raw: Any) -> Path:
+        raise UserError(f"cannot download {raw.name}: get it by hand")
+
+    monkeypatch.setattr("cfq_bench.data.sources.download", no_network)
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CFQ_BENCH_DATA", raising=False)
+    path = write_suite(axes={"data": ["german", "bank"], "seed": [0]})
+    done = call(path, results)
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: data set bank: cannot download bank-full.csv: get it by hand"
+    )
+    assert RecordStore(results).all() == []

@@ -54,6 +54,9 @@ class ActionSet:
         self.on_grid, self.grid = make_grid(schema, settings, train_x, self.high)
         self.weight = torch.ones(schema.width, device=device)
         self.weight[self.n_single :] = 0.5  # a swap touches two columns and costs 1
+        fixed = self.immutable[: self.n_single]
+        self._no_lower = _walls(fixed | self.increase[: self.n_single])
+        self._no_higher = _walls(fixed | self.decrease[: self.n_single])
         self.max_features = min(settings.max_features or len(kinds), len(kinds))
         self._layout = Layout(schema, self.immutable, self.on_grid, self.grid, self.max_features)
 
@@ -86,17 +89,16 @@ class ActionSet:
         A factual outside its own bounds keeps its value reachable: no change is ever forced.
         """
         own = x[:, : self.n_single]
-        low = torch.minimum(self.low, own)
-        high = torch.maximum(self.high, own)
+        low, high = self.low, self.high
         gamma = self.settings.gamma
         if gamma != 1.0:
+            low, high = torch.minimum(low, own), torch.maximum(high, own)
             low = torch.minimum(torch.maximum(own - gamma * (own - low), self.least), own)
             high = torch.maximum(torch.minimum(own + gamma * (high - own), self.most), own)
             low, high = self._inward(own, low, high)
-        single = slice(0, self.n_single)
-        low = torch.where(self.increase[single] | self.immutable[single], own, low)
-        high = torch.where(self.decrease[single] | self.immutable[single], own, high)
-        return low, high
+        # Infinite walls where a column may not go: the factual is the bound there.
+        low = torch.minimum(torch.maximum(low, self._no_lower), own)
+        return low, torch.maximum(torch.minimum(high, -self._no_higher), own)
 
     def _inward(self, own: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled bounds of grid columns, rounded towards the factual."""
@@ -129,10 +131,11 @@ class ActionSet:
             (B, d) points in A(x). A category that ties with the factual one does not replace it;
             features that tie in size are kept in column order.
         """
-        out = origin.clone()
+        out = torch.empty_like(origin)
         for start in range(0, len(origin), _ROWS):
             rows = slice(start, start + _ROWS)
-            self.projector(origin[rows]).write(point[rows], out[rows])
+            own = origin[rows]
+            self.projector(own).write(point[rows], out[rows].copy_(own))
         return out
 
     def projector(self, origin: Tensor) -> Projector:
@@ -188,3 +191,8 @@ class ActionSet:
     def quality(self, origin: Tensor, point: Tensor) -> dict[str, Tensor]:
         """Nothing: a feature's change is its own measure."""
         return {}
+
+
+def _walls(columns: Tensor) -> Tensor:
+    """Infinity at marked columns (n,) bool, elsewhere its opposite."""
+    return torch.where(columns, torch.inf, -torch.inf)

@@ -59,14 +59,18 @@ def greedy_actions(
     Returns:
         Points (B, d), and whether each is valid (B,) bool.
     """
-    width = space.schema.width
-    count = points * space.n_single + width - space.n_single
-    most = max(1, _MOST_VALUES // (count * width))
+    most = _rows_at_once(space, points)
     parts = [
         _greedy(model, space, rows, wanted, kappa, points, price_matters)
         for rows, wanted in zip(torch.split(x, most), torch.split(target, most), strict=True)
     ]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _rows_at_once(space: ActionSet, points: int) -> int:
+    width = space.schema.width
+    count = points * space.n_single + width - space.n_single
+    return max(1, _MOST_VALUES // (count * width))
 
 
 def _greedy(
@@ -190,6 +194,23 @@ def exchanged(
         Points (B, d) that exceed the margin, and which differ from the given ones (B,) bool. A move
         that overshoots counts as in `greedy_actions`.
     """
+    most = _rows_at_once(space, points)
+    parts = [
+        _exchanged(model, space, x[rows], target[rows], point[rows], kappa, points)
+        for rows in torch.split(torch.arange(len(x), device=x.device), most)
+    ]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _exchanged(
+    model: Model,
+    space: ActionSet,
+    x: Tensor,
+    target: Tensor,
+    point: Tensor,
+    kappa: float,
+    points: int,
+) -> tuple[Tensor, Tensor]:
     best, best_cost = point, space.cost(x, point) - _LEAST_COST
     improved = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     changed = space.changed(x, point)

@@ -105,6 +105,7 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
 def _overviews(name: str, runs: list[SuiteRun], results_dir: Path) -> str:
     """A table of all rows for every setting of the suite."""
     from cfq_bench.report.cells import overview_table
+    from cfq_bench.report.comparisons import Compared
     from cfq_bench.report.markdown import markdown_table
     from cfq_bench.report.places import arranged
     from cfq_bench.results.collect import collect
@@ -112,7 +113,8 @@ def _overviews(name: str, runs: list[SuiteRun], results_dir: Path) -> str:
     store = RecordStore(results_dir)
     records = [record for run in runs if (record := store.read(run.run_id)) is not None]
     settings = arranged(collect(name, runs, records).finished)
-    return "\n\n".join(markdown_table(overview_table(setting, {})) for setting in settings)
+    tables = [overview_table(Compared(setting, {})) for setting in settings]
+    return "\n\n".join(markdown_table(table) for table in tables)
 
 
 class _Report:

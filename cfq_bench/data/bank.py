@@ -29,7 +29,7 @@ FILES = (
         "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d",
         "https://archive.ics.uci.edu/dataset/222/bank+marketing",
         "https://archive.ics.uci.edu/ml/machine-learning-databases/00222/bank.zip",
-        in_zip=True,
+        member="bank-full.csv",
     ),
 )
 _YES_NO = ["no", "yes"]

@@ -78,11 +78,12 @@ class Units:
             value = raw.clone()
             for j in self._logs:  # of every column, logarithms would cost more than all the rest
                 value[..., j] = raw[..., j].clamp_min(0.0).log1p()
-        return ((value - self.mean.to(raw.device)) / self.scale.to(raw.device)).float() + 0.0
+        centred = value - self.mean.to(raw.device)
+        return centred.div_(self.scale.to(raw.device)).float().add_(0.0)
 
     def destandardize(self, z: Tensor) -> Tensor:
         """Encoded values (..., n) to raw (..., n) float64, not yet rounded."""
-        value = z.double() * self.scale.to(z.device) + self.mean.to(z.device)
+        value = (z.double() * self.scale.to(z.device)).add_(self.mean.to(z.device))
         if self.all_log:
             return value.expm1()
         for j in self._logs:

@@ -43,7 +43,9 @@ class RawFile:
         page: a web page for people, where the file can be had by hand.
         url: the canonical address of the file or of the zip archive around it; None where there is
             none without an account.
-        in_zip: the address gives a zip archive with a member of that name.
+        member: the address gives a zip archive, and this is its member; None: it gives the file.
+        convert: makes the file of what was downloaded, where the published form is another one. It
+            is verified after that, as any file.
     """
 
     folder: str
@@ -51,7 +53,8 @@ class RawFile:
     sha256: str
     page: str
     url: str | None = None
-    in_zip: bool = False
+    member: str | None = None
+    convert: Callable[[bytes], bytes] | None = None
 
     @property
     def relative(self) -> str:
@@ -126,8 +129,10 @@ def download(raw: RawFile) -> Path:
         raise UserError(f"{raw.name} is not here and has no open address: {_manual(raw)}")
     with tempfile.TemporaryDirectory(prefix="cfq-bench-") as folder:
         path = _fetch(raw, raw.url, Path(folder))
-        if raw.in_zip:
-            path = _member(raw, raw.url, path)
+        if raw.member is not None:
+            path = _member(raw, raw.url, path, raw.member)
+        if raw.convert is not None:
+            path.write_bytes(_converted(raw, raw.url, path, raw.convert))
         if not is_published(raw, path):
             raise UserError(
                 f"{raw.url} gave a {raw.name} of {path.stat().st_size} bytes that is not the "
@@ -147,14 +152,21 @@ def _fetch(raw: RawFile, url: str, folder: Path) -> Path:
     return target
 
 
-def _member(raw: RawFile, url: str, archive: Path) -> Path:
+def _member(raw: RawFile, url: str, archive: Path, member: str) -> Path:
     target = archive.with_name("member")
     try:
         with zipfile.ZipFile(archive) as opened:
-            target.write_bytes(opened.read(raw.name))
+            target.write_bytes(opened.read(member))
     except (zipfile.BadZipFile, KeyError):
-        raise UserError(f"{url} is not a zip archive with {raw.name}: {_manual(raw)}") from None
+        raise UserError(f"{url} is not a zip archive with {member}: {_manual(raw)}") from None
     return target
+
+
+def _converted(raw: RawFile, url: str, path: Path, convert: Callable[[bytes], bytes]) -> bytes:
+    try:
+        return convert(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{url} cannot be read ({error}): {_manual(raw)}") from None
 
 
 def _reason(error: Exception) -> str:

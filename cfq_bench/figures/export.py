@@ -21,13 +21,28 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> bytes:
     with matplotlib.rc_context({"svg.hashsalt": prefix}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue().decode()
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", _numbered(text))
     ids = f'role="img" aria-labelledby="{prefix}-title {prefix}-caption"'
     words = (
         f'<title id="{prefix}-title">{escape(title)}</title>\n'
         f'<desc id="{prefix}-caption">{escape(description)}</desc>\n'
     )
     return re.sub(r"<svg ([^>]*)>\n?", rf"<svg {ids} \1>\n{words}", text, count=1).encode()
+
+
+def _numbered(svg: str) -> str:
+    """Ids that matplotlib takes from hashes, numbered as they appear.
+
+    It hashes coordinates before they are rounded, and the last bit of a layout is not always the
+    same.
+    """
+    numbers: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        before, name, hashed = found.groups()
+        return f"{before}{name}-{numbers.setdefault(name + hashed, len(numbers) + 1)}"
+
+    return re.sub(r'(\bid="|href="#|url\(#)([\w.]*?)([0-9a-f]{10})(?=["\)])', number, svg)
 
 
 def to_pdf(figure: Figure) -> bytes:

@@ -1,7 +1,7 @@
 """Steps and thresholds without training: the rules of post-training quantization."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -74,14 +74,33 @@ def clip_step(
     return step if per_row else step.reshape(())
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of a layer's inputs; the output error, quadratic in Q(W), needs no more.
+
+    Attributes:
+        exact: (in, in) float64, mean of u u' in the float network.
+        cross: mean of u u_q', where u_q are the inputs as the quantized layer reads them.
+        read: mean of u_q u_q'.
+    """
+
+    exact: Tensor
+    cross: Tensor
+    read: Tensor
+
+    @classmethod
+    def of(cls, exact: Tensor, read: Tensor) -> Self:
+        """Those of inputs u and u_q, (N, in) each."""
+        u = exact.double()
+        own = u.T @ u / len(u)
+        if read is exact:
+            return cls(own, own, own)
+        u_q = read.double()
+        return cls(own, u.T @ u_q / len(u), u_q.T @ u_q / len(u))
+
+
 def output_step(
-    weight: Tensor,
-    low: int,
-    high: int,
-    exact: Tensor,
-    quantized: Tensor,
-    *,
-    per_row: bool = False,
+    weight: Tensor, low: int, high: int, inputs: Moments, *, per_row: bool = False
 ) -> Tensor:
     """The weight step with the least mean || W u - Q(W) u_q ||^2 (paper, CF-PTQ calibration).
 
@@ -89,22 +108,19 @@ def output_step(
         weight: (out, in) float32.
         low: least code.
         high: greatest code.
-        exact: (N, in) inputs u of the layer in the float network.
-        quantized: (N, in) the same inputs as the quantized layer reads them.
+        inputs: of the layer.
         per_row: one step per output unit.
 
     Returns:
         (out, 1) or a scalar.
     """
-    u, u_q, w = exact.double(), quantized.double(), weight.double()
-    # The error is quadratic in Q: moments of the inputs stand for all N rows of them.
-    second = u_q.T @ u_q / len(u)  # (in, in)
-    wanted = w @ (u.T @ u_q / len(u))  # (out, in)
-    constant = ((w @ (u.T @ u / len(u))) * w).sum(1, keepdim=True)
+    w = weight.double()
+    wanted = w @ inputs.cross  # (out, in)
+    constant = ((w @ inputs.exact) * w).sum(1, keepdim=True)
 
     def error(rounded: Tensor) -> Tensor:
         q = rounded.reshape(weight.shape).double()
-        each = ((q @ second - 2.0 * wanted) * q).sum(1, keepdim=True) + constant
+        each = ((q @ inputs.read - 2.0 * wanted) * q).sum(1, keepdim=True) + constant
         return each if per_row else each.sum().reshape(1, 1)
 
     rows = weight if per_row else weight.reshape(1, -1)
@@ -128,12 +144,12 @@ def calibrate(network: QuantizedNetwork, points: Tensor, how: Calibration) -> No
     for unit, values in zip(network.units, inputs, strict=True):
         if unit.activation is not None:
             _calibrate_inputs(unit.activation, values, how)
+        moments = _moments(unit, values) if how.rule == "output" else []
         for index, bits in enumerate(unit.candidates):
             low, high = signed_range(bits)
             if how.rule == "output":
-                exact, read = (_as_rows(unit, v) for v in (values, _as_read(unit, values, index)))
-                weight = unit.weight.flatten(1)
-                step = output_step(weight, low, high, exact, read, per_row=unit.per_channel)
+                rows = unit.weight.flatten(1)
+                step = output_step(rows, low, high, moments[index], per_row=unit.per_channel)
             else:
                 step = how.step(unit.weight, low, high, per_row=unit.per_channel)
             unit.set_step(index, step)
@@ -149,12 +165,15 @@ def _calibrate_inputs(quantizer: ActivationQuantizer, values: Tensor, how: Calib
         quantizer.log_scale[index] = scale.clamp_min(LEAST_STEP).log()
 
 
-def _as_read(unit: QuantLayer, values: Tensor, index: int) -> Tensor:
-    """Inputs of a unit behind its own input quantizer."""
-    quantizer = unit.activation
+def _moments(unit: QuantLayer, values: Tensor) -> list[Moments]:
+    """For each candidate, of the unit's inputs and what its input quantizer makes of them."""
+    quantizer, count = unit.activation, len(unit.candidates)
+    exact = _as_rows(unit, values)
     if quantizer is None:
-        return values
-    return quantizer.one(values, index if len(quantizer.bits) > 1 else 0)
+        return [Moments.of(exact, exact)] * count
+    reads = (_as_rows(unit, quantizer.one(values, i)) for i in range(len(quantizer.bits)))
+    each = [Moments.of(exact, read) for read in reads]
+    return each if len(each) > 1 else each * count
 
 
 def _as_rows(unit: QuantLayer, values: Tensor) -> Tensor:

@@ -108,6 +108,15 @@ def lsq(
     return out
 
 
+def on_grid(value: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """What `lsq` gives, bitwise, where nothing is differentiated: in place, without a graph.
+
+    >>> on_grid(torch.tensor([0.26, -9.0]), torch.tensor(0.5), -2, 1)
+    tensor([ 0.5000, -1.0000])
+    """
+    return (value / step).clamp_(low, high).round_().mul_(step)
+
+
 class _PACT(torch.autograd.Function):
     """Choi et al. 2018, Equations 1-3; the threshold's gradient holds no rounding residual."""
 
@@ -200,7 +209,7 @@ def mse_step(value: Tensor, low: int, high: int, *, per_row: bool = False) -> Te
     rows = value.flatten(1) if per_row else value.reshape(1, -1)
 
     def error(rounded: Tensor) -> Tensor:
-        return (rounded - rows).square().sum(1, keepdim=True)
+        return rounded.sub_(rows).square_().sum(1, keepdim=True)
 
     best = best_step(rows, low, high, error)
     return best if per_row else best.reshape(())
@@ -213,7 +222,7 @@ def best_step(rows: Tensor, low: int, high: int, error: Callable[[Tensor], Tenso
         rows: (G, n) float32; each row has a step of its own.
         low: least code.
         high: greatest code.
-        error: what rounded rows (G, n) cost, (G, 1).
+        error: what rounded rows (G, n) cost, (G, 1); may overwrite them.
 
     Returns:
         (G, 1) positive steps; a row of zeros gets `LEAST_STEP`.
@@ -225,7 +234,8 @@ def best_step(rows: Tensor, low: int, high: int, error: Callable[[Tensor], Tenso
     largest = rows.abs().amax(dim=1, keepdim=True)
     for ratio in torch.linspace(0.2, 1.1, 60).tolist():
         step = (largest * ratio / reach).clamp_min(LEAST_STEP)
-        cost = error((rows / step).clamp(low, high).round() * step).double()
+        # In place: fresh memory would cost more than the arithmetic.
+        cost = error((rows / step).clamp_(low, high).round_().mul_(step)).double()
         better = cost < least
         least, best = torch.where(better, cost, least), torch.where(better, step, best)
     return best

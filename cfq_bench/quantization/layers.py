@@ -13,6 +13,7 @@ from cfq_bench.quantization.functional import (
     LEAST_STEP,
     lsq,
     mse_step,
+    on_grid,
     pact,
     select,
     signed_range,
@@ -61,7 +62,8 @@ class ActivationQuantizer(nn.Module):
         if z is None:
             return chosen
         with torch.no_grad():
-            every = torch.stack([self.one(values, i) for i in range(len(self.bits))])
+            each = [chosen if i == index else self.one(values, i) for i in range(len(self.bits))]
+            every = torch.stack(each)
         return select(every, chosen, z)
 
 
@@ -141,6 +143,12 @@ class QuantLayer(nn.Module, ABC):
         scale = 1.0 / math.sqrt(sharing * high)
         return lsq(self.weight, self.log_step[index].exp(), low, high, scale)
 
+    @torch.no_grad()
+    def rounded_weight(self, index: int) -> Tensor:
+        """The same values as `quantized_weight`, as constants."""
+        low, high = signed_range(self.candidates[index])
+        return on_grid(self.weight, self.log_step[index].exp(), low, high)
+
     @abstractmethod
     def apply_weight(self, inputs: Tensor, weight: Tensor) -> Tensor:
         """What the layer answers with these weights and its bias."""
@@ -153,7 +161,9 @@ class QuantLayer(nn.Module, ABC):
         weight = self.quantized_weight(index)
         if self.z is not None:
             with torch.no_grad():
-                every = torch.stack([self.quantized_weight(i) for i in range(len(self.candidates))])
+                count = len(self.candidates)
+                each = [weight if i == index else self.rounded_weight(i) for i in range(count)]
+                every = torch.stack(each)
             weight = select(every, weight, self.z)
         return self.apply_weight(inputs, weight)
 

@@ -185,9 +185,10 @@ class QuantizedNetwork(nn.Module):
         if self.policy_logits is None:
             raise RuntimeError("this network has no bit policy")
         z = gumbel_softmax(self.policy_logits, tau, generator)
-        for unit, row in zip(self.free_units, z, strict=True):
+        chosen = z.argmax(1).tolist()
+        for unit, row, index in zip(self.free_units, z.unbind(), chosen, strict=True):
             unit.z = row
-            unit.selected.fill_(int(row.argmax()))
+            unit.selected.fill_(index)
 
     def expected_bits(self) -> Tensor:
         """E[average bits] under softmax(policy logits), differentiable; a scalar."""

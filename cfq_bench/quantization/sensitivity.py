@@ -13,9 +13,8 @@ from torch.nn import functional as F
 
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.quantization.float_pass import float_logits, float_pass
-from cfq_bench.quantization.functional import lsq, signed_range
 from cfq_bench.quantization.gradients import row_norms
-from cfq_bench.quantization.layers import QuantConv2d, QuantLayer
+from cfq_bench.quantization.layers import QuantConv2d
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.sampling import parts
 
@@ -36,9 +35,8 @@ def gradient_sensitivity(network: QuantizedNetwork, inputs: Tensor, target: Tens
     """
     totals = [0.0] * len(network.units)
     chunks = parts(inputs)
-    for chunk, wanted in zip(
-        chunks, torch.split(target, [len(one) for one in chunks]), strict=True
-    ):
+    targets = torch.split(target, [len(one) for one in chunks])
+    for chunk, wanted in zip(chunks, targets, strict=True):
         share = len(chunk) / len(inputs) if len(inputs) else 1.0
         with torch.enable_grad():
             x = chunk.detach().requires_grad_()  # so that frozen weights, too, have a graph
@@ -87,7 +85,7 @@ def _one_at_a_time(
 ) -> list[list[float]]:
     return [
         [
-            error(float_logits(network, points, {unit: quantized(unit, r)}))
+            error(float_logits(network, points, {unit: unit.rounded_weight(r)}))
             for r in range(len(unit.candidates))
         ]
         for unit in network.units
@@ -98,7 +96,7 @@ def _one_at_a_time(
 def weight_errors(network: QuantizedNetwork, norm: Callable[[Tensor], Tensor]) -> list[list[float]]:
     """A norm of Q_b(W) - W for every unit and candidate, (L, R)."""
     return [
-        [float(norm(quantized(unit, r) - unit.weight)) for r in range(len(unit.candidates))]
+        [float(norm(unit.rounded_weight(r) - unit.weight)) for r in range(len(unit.candidates))]
         for unit in network.units
     ]
 
@@ -124,13 +122,14 @@ def hessian_traces(
     """
     traces = []
     chunks = parts(x)
+    labels = torch.split(y, [len(one) for one in chunks])
     for unit in network.units:
         weight = unit.weight.detach().clone().requires_grad_()
         trace = 0.0
-        for chunk, labels in zip(chunks, torch.split(y, [len(one) for one in chunks]), strict=True):
+        for chunk, wanted in zip(chunks, labels, strict=True):
             with torch.enable_grad():
                 logits = float_pass(network, chunk, {unit: weight}).logits
-                loss = F.cross_entropy(logits, labels)
+                loss = F.cross_entropy(logits, wanted)
                 (gradient,) = torch.autograd.grad(loss, weight, create_graph=True)
                 total = 0.0
                 for _ in range(probes):
@@ -141,9 +140,3 @@ def hessian_traces(
             trace += total / probes * (len(chunk) / len(x))
         traces.append(trace)
     return traces
-
-
-def quantized(unit: QuantLayer, index: int) -> Tensor:
-    """The weights of a unit on the grid of one candidate, at its present step."""
-    low, high = signed_range(unit.candidates[index])
-    return lsq(unit.weight, unit.log_step[index].exp(), low, high)

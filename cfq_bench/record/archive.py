@@ -25,7 +25,7 @@ from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 FORMAT = "cfq-bench archive 1"
 DIRECTIONS = ("favourable", "adverse")
@@ -75,14 +75,16 @@ class Archive:
     rows: Mapping[str, RowValidity]
 
 
-def validity_of(rows: "pd.DataFrame") -> dict[str, Validity]:
+def validity_of(rows: "pa.Table") -> dict[str, Validity]:
     """The validity that a run's per-row results say; people without an action are left out."""
-    row_ids, directions, valid = (rows[column].to_numpy() for column in _COLUMNS)
-    known = rows["valid_q"].notna().to_numpy()
+    import pyarrow.compute as pc
+
+    row_ids, known = rows["row_id"].to_numpy(), rows["valid_q"].is_valid().to_numpy()
+    held = rows["valid_q"].fill_null(False).to_numpy()
     found = {}
     for direction in DIRECTIONS:
-        part = known & (directions == direction)
-        found[direction] = Validity.of(row_ids[part], valid[part].astype(bool))
+        part = known & pc.equal(rows["direction"], direction).to_numpy()
+        found[direction] = Validity.of(row_ids[part], held[part])
     return found
 
 
@@ -94,7 +96,7 @@ def stored(store: RecordStore, run_ids: Iterable[str]) -> Archive:
     """
     records = [record for name in sorted(run_ids) if (record := store.read(name)) is not None]
     rows = {
-        record.run_id: validity_of(store.read_rows(record.run_id, _COLUMNS))
+        record.run_id: validity_of(store.read_columns(record.run_id, _COLUMNS))
         for record in records
         if store.rows_path(record.run_id).exists()
     }

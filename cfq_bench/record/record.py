@@ -4,7 +4,8 @@ import json
 import math
 import numbers
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, Self
+from types import NoneType
+from typing import Any, Literal, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -80,12 +81,15 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _plain(value: object) -> object:
     """Turn NumPy's numbers into Python's, NaN and infinities into None, tuples into lists."""
+    kind = type(value)
+    if kind is float:  # a page of numbers is plain already: it must not cost a second per thousand
+        return value if math.isfinite(cast(float, value)) else None
+    if kind in (str, int, bool, NoneType):
+        return value
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, bool):
-        return value
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):

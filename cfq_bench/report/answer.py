@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cfq_bench.report.cells import interval_text, seeds_text, signed
-from cfq_bench.report.comparisons import Comparison, Decision, comparisons
-from cfq_bench.report.places import Rows, Setting
+from cfq_bench.report.comparisons import Compared, Comparison, Decision
+from cfq_bench.report.places import Setting
 
 HOW = (
     "Each sentence is about the paired difference of the boundary error, row minus baseline at the "
@@ -47,12 +47,12 @@ class SettingAnswer:
     findings: Sequence[Finding]
 
 
-def answer(settings: Sequence[Setting], kept: Rows) -> tuple[str, list[SettingAnswer]]:
+def answer(settings: Sequence[Compared]) -> tuple[str, list[SettingAnswer]]:
     """A summary in one sentence, and the findings of every setting."""
     counts: dict[Decision, int] = dict.fromkeys(_TITLES, 0)
     answers = []
-    for setting in settings:
-        every = comparisons(setting, kept)
+    for compared in settings:
+        setting, every = compared.setting, compared.comparisons.values()
         rivals = [one for one in every if not setting.full_precision(one.row)]
         controls = [one for one in every if setting.full_precision(one.row)]
         findings = []
@@ -66,7 +66,7 @@ def answer(settings: Sequence[Setting], kept: Rows) -> tuple[str, list[SettingAn
             findings.append(Finding(CONTROLS, [sentence(one) for one in controls]))
         if findings:
             answers.append(SettingAnswer(setting.title, findings))
-    return _summary(counts, settings), answers
+    return _summary(counts, [compared.setting for compared in settings]), answers
 
 
 def _summary(counts: dict[Decision, int], settings: Sequence[Setting]) -> str:

@@ -8,6 +8,7 @@ from cfq_bench.config.suite import SuiteSettings
 from cfq_bench.figures.draw import Drawing, draw_figures
 from cfq_bench.report.answer import HOW, SettingAnswer, answer
 from cfq_bench.report.cells import cell_table, overview_table
+from cfq_bench.report.comparisons import Compared
 from cfq_bench.report.layout import Table, columns
 from cfq_bench.report.paper_side import paper_tables
 from cfq_bench.report.places import Rows, arranged
@@ -62,8 +63,8 @@ def build_report(
     Raises:
         UserError: no run has the baseline's row.
     """
-    settings = arranged(results.finished, baseline)
-    summary, answers = answer(settings, kept)
+    settings = [Compared(setting, kept) for setting in arranged(results.finished, baseline)]
+    summary, answers = answer(settings)
     metrics = columns().of(suite.name, results.finished)
     return Report(
         title=suite.name,
@@ -72,11 +73,11 @@ def build_report(
         summary=summary,
         answers=answers,
         how=HOW,
-        overviews=[overview_table(one, kept) for one in settings if len(one.places) > 1],
+        overviews=[overview_table(one) for one in settings if len(one.setting.places) > 1],
         cells=[
-            cell_table(setting, place, metrics, kept)
-            for setting in settings
-            for place in setting.places.values()
+            cell_table(compared, place, metrics)
+            for compared in settings
+            for place in compared.setting.places.values()
         ],
         paper=paper_tables(suite.tables, results.finished),
         drawings=draw_figures(results),

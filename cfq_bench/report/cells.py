@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from cfq_bench.evaluation.keys import metric_info
-from cfq_bench.report.comparisons import METRIC, compare, difference_in
+from cfq_bench.report.comparisons import METRIC, Compared
 from cfq_bench.report.layout import Cell, Number, Table, file_name
 from cfq_bench.report.page import format_metric
-from cfq_bench.report.places import Place, Rows, Setting, label_of
+from cfq_bench.report.places import Place, Setting, label_of
 from cfq_bench.statistics.paired import Difference
 from cfq_bench.statistics.summary import Summary, summarize
 
@@ -16,8 +16,9 @@ OVERVIEW = ("task/acc", "task/favourable_drift", "recourse/crg_abs", "deploy/avg
 """Shown beside the boundary error, as means over data sets."""
 
 
-def cell_table(setting: Setting, place: Place, metrics: Sequence[str], kept: Rows) -> Table:
+def cell_table(compared: Compared, place: Place, metrics: Sequence[str]) -> Table:
     """All rows of one cell: mean ± standard deviation over seeds, and the paired difference."""
+    setting = compared.setting
     baseline = setting.baseline if setting.baseline in place.rows else None
     summaries = {row: _summaries(place, row, metrics) for row in place.rows}
     best = _best_marks(place, summaries, metrics)
@@ -30,7 +31,7 @@ def cell_table(setting: Setting, place: Place, metrics: Sequence[str], kept: Row
         line += [Cell(spread(m, summaries[row][m]), (row, m) in best) for m in metrics]
         numbers += [_number(place, row, m, summaries[row][m]) for m in metrics]
         if baseline is not None:
-            found = None if row == baseline else difference_in(place, row, baseline, kept)
+            found = compared.by_data.get(row, {}).get(place.data)
             if found is not None:
                 differences[row] = found
                 numbers.append(_difference_number(place, row, baseline, found))
@@ -42,8 +43,9 @@ def cell_table(setting: Setting, place: Place, metrics: Sequence[str], kept: Row
     return Table(name, words, head, lines, notes, numbers)
 
 
-def overview_table(setting: Setting, kept: Rows) -> Table:
+def overview_table(compared: Compared) -> Table:
     """All rows of a setting: the boundary error on every data set, and what it costs elsewhere."""
+    setting = compared.setting
     data_sets = list(setting.places)
     errors = {
         data: {row: _summaries(place, row, [METRIC])[METRIC] for row in place.rows}
@@ -68,7 +70,7 @@ def overview_table(setting: Setting, kept: Rows) -> Table:
             line.append(Cell(spread(METRIC, summary), row in best[data]))
             numbers.append(_number(setting.places[data], row, METRIC, summary))
         if setting.baseline is not None:
-            found = None if row == setting.baseline else compare(setting, row, kept)
+            found = compared.comparisons.get(row)
             line.append(Cell(difference_text(found.difference if found else None)))
         line += [
             Cell(format_metric(metric, _mean_over(setting, row, metric))) for metric in OVERVIEW

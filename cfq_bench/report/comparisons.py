@@ -1,6 +1,7 @@
 """Every row against the baseline: paired differences of the boundary error, what they decide."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -58,38 +59,48 @@ class Comparison:
         return sign_test(means) if len(means) > 1 else None
 
 
-def difference_in(place: Place, row: str, baseline: str, kept: Rows) -> Difference | None:
-    """Paired difference of the boundary error on one data set; None without a common seed."""
-    ours, other = (place.by_seed(name, METRIC) for name in (row, baseline))
-    return paired_difference(ours, other, _row_pairs(place, row, baseline, kept))
+@dataclass(frozen=True)
+class Compared:
+    """A setting whose rows are compared with its baseline, each pair once for all tables.
 
-
-def compare(setting: Setting, row: str, kept: Rows) -> Comparison | None:
-    """One row against its setting's baseline.
-
-    Returns:
-        None without a baseline, or where no data set has both rows at common seeds.
+    Attributes:
+        setting: the cells.
+        kept: per-row validity by run id.
     """
-    baseline = setting.baseline
-    if baseline is None:
-        return None
-    by_data = {}
-    for data, place in setting.places.items():
-        difference = difference_in(place, row, baseline, kept)
-        if difference is not None:
-            by_data[data] = difference
-    places = [setting.places[data] for data in by_data]
-    overall = _over_data(places, row, baseline, kept)
-    if overall is None:
-        return None
-    hindrances = {place.data: hindrances_of(place, row, baseline) for place in places}
-    return Comparison(row, baseline, overall, by_data, hindrances)
 
+    setting: Setting
+    kept: Rows
 
-def comparisons(setting: Setting, kept: Rows) -> list[Comparison]:
-    """Every row but the baseline, in the suite's order."""
-    found = [compare(setting, row, kept) for row in setting.rows if row != setting.baseline]
-    return [one for one in found if one is not None]
+    @cached_property
+    def by_data(self) -> dict[str, dict[str, Difference]]:
+        """By row and data set, in the suite's order; without pairs that have no common seed."""
+        baseline = self.setting.baseline
+        if baseline is None:
+            return {}
+        found: dict[str, dict[str, Difference]] = {}
+        for row in self.setting.rows:
+            for data, place in self.setting.places.items():
+                pair = None if row == baseline else self._difference_in(place, row, baseline)
+                if pair is not None:
+                    found.setdefault(row, {})[data] = pair
+        return found
+
+    @cached_property
+    def comparisons(self) -> dict[str, Comparison]:
+        """By row, for those that have seeds in common with the baseline, the same everywhere."""
+        baseline, found = self.setting.baseline, {}
+        for row, by_data in self.by_data.items():
+            assert baseline is not None
+            places = [self.setting.places[data] for data in by_data]
+            overall = _over_data(places, row, baseline, self.kept)
+            if overall is not None:
+                hindrances = {place.data: hindrances_of(place, row, baseline) for place in places}
+                found[row] = Comparison(row, baseline, overall, by_data, hindrances)
+        return found
+
+    def _difference_in(self, place: Place, row: str, baseline: str) -> Difference | None:
+        ours, other = (place.by_seed(name, METRIC) for name in (row, baseline))
+        return paired_difference(ours, other, _row_pairs(place, row, baseline, self.kept))
 
 
 def hindrances_of(place: Place, row: str, baseline: str) -> list[str]:

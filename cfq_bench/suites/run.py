@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from cfq_bench.config.suite import SuiteRun
+from cfq_bench.data.sources import named_data_dir, obtain, raw_files
 from cfq_bench.errors import UserError
 from cfq_bench.files import ensure_writable
 from cfq_bench.record.record import Record
@@ -101,7 +102,8 @@ def run_suite(
         report: called now and then with the state of things.
 
     Raises:
-        UserError: an unusable folder, a corrupt record, or workers that cannot start.
+        UserError: an unusable folder, raw data that cannot be had, a corrupt record, or workers
+            that cannot start.
         KeyboardInterrupt: Ctrl-C; finished runs are kept, and the next call goes on.
     """
     options = options or SuiteOptions()
@@ -109,8 +111,24 @@ def run_suite(
     report(watch.look())
     if watch.left:
         ensure_writable(options.results_dir / "runs", "records")
+        _obtain_data(watch.left.values(), options.data_dir)
         _run(watch, options, report)
     return watch.state
+
+
+def _obtain_data(runs: Iterable[SuiteRun], data_dir: Path | None) -> None:
+    """Get all raw files before the first run: a worker that lacks one would record failed runs.
+
+    Raises:
+        UserError: a file cannot be had; names the data set.
+    """
+    folder = named_data_dir(data_dir)
+    for name, loader in sorted({(r.settings.data.name, r.settings.data.loader) for r in runs}):
+        for raw in raw_files(loader):
+            try:
+                obtain(raw, folder)
+            except UserError as error:
+                raise UserError(f"data set {name}: {error}") from None
 
 
 def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], None]) -> None:

@@ -34,7 +34,6 @@ from cfq_bench.quantization.allocation import least_cost, spend_rest
 from cfq_bench.quantization.cost import average_bits
 from cfq_bench.quantization.float_pass import float_logits
 from cfq_bench.quantization.network import QuantizedNetwork
-from cfq_bench.quantization.sensitivity import quantized
 from cfq_bench.seeds import derive_seed
 
 LEAST_BITS, MOST_BITS = 2, 8
@@ -170,7 +169,7 @@ class Trial:
         key = tuple(bits)
         if key not in self._done:
             weights = {
-                unit: quantized(unit, unit.candidates.index(chosen))
+                unit: unit.rounded_weight(unit.candidates.index(chosen))
                 for unit, chosen in zip(self.network.units, bits, strict=True)
             }
             logits = float_logits(self.network, self.x, weights)
