@@ -22,6 +22,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.evaluation.certificates import Certificates, certify
 from cfq_bench.evaluation.diagnostics import diagnose
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
+from cfq_bench.evaluation.pictures import pictures
 from cfq_bench.evaluation.quality import add_quality
 from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
@@ -195,6 +196,7 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
     result = evaluate(f_q, teacher, data, space, solver, directions, settings.evaluation, runtime)
     eval_s = time.perf_counter() - start
     result = add_quality(result, teacher, space, directions, settings.evaluation)
+    shown = pictures(f_q, data, space, directions[0], result.on_q, settings.evaluation.kappa)
     more = diagnose(settings, f_q, teacher, data, space, directions, result.rows)
     result = add_robustness(result, f_q, data, space, solver, directions[0], settings)
     wanted = settings.evaluation.certificates
@@ -220,6 +222,8 @@ def _measure(settings: Settings, options: Options, runtime: Runtime) -> _Outcome
         "scale_fallbacks": _scale_fallbacks(data),
         **context.details,
     }
+    if shown:
+        details["pictures"] = shown
     if proved.refused:
         details["certificate/refused"] = proved.refused
     rows, counts = proved.on_rows(more.rows), {**result.counts, **more.counts, **proved.counts}

@@ -62,8 +62,9 @@ def measure(data_name: str, backbone: str, most: int) -> list[dict[str, Any]]:
     cost = ["actions.cost=weighted_l1"]
     settings = load_settings("fp32", data_name, backbone=backbone, overrides=cost)
     runtime, cache = Runtime(), Cache(default_cache_dir())
-    data = load_data(settings.data, settings.seed, named_data_dir(None))
-    space = ActionSet(data.schema, settings.actions, data.train.x)
+    own, actions = settings.table()
+    data = load_data(own, settings.seed, named_data_dir(None))
+    space = ActionSet(data.schema, actions, data.train.x)
     teacher = obtain_teacher(settings, data, space, cache, runtime)
     with torch.no_grad():
         rejected = (teacher(data.test.x).argmax(1) == 0).nonzero()[:, 0]

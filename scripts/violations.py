@@ -120,7 +120,7 @@ def load_case(name: str, backbone: str) -> Case:
         UserError: the data are not at hand, or are images, which have no presets of features.
     """
     settings = load_settings("fp32", name, backbone=backbone)
-    own, _ = settings.table()
+    own, actions = settings.table()
     folder = named_data_dir(None)
     data = load_data(own, settings.seed, folder)
     table = load_table(own, folder)
@@ -128,7 +128,7 @@ def load_case(name: str, backbone: str) -> Case:
     frame = table.frame
     if own.missing == "impute":
         frame = impute(frame, train, own, table.source)
-    space = ActionSet(data.schema, settings.actions, data.train.x)
+    space = ActionSet(data.schema, actions, data.train.x)
     teacher = obtain_teacher(settings, data, space, Cache(default_cache_dir()), Runtime())
     return Case(data, frame.iloc[train], frame.iloc[test], teacher)
 
@@ -153,7 +153,8 @@ def check(
         overrides=["actions.cost=weighted_l1"] if exact else [],
     )
     case = cases[settings.backbone.name]
-    space = ActionSet(case.data.schema, settings.actions, case.data.train.x)
+    _, actions = settings.table()
+    space = ActionSet(case.data.schema, actions, case.data.train.x)
     generator = torch.Generator().manual_seed(derive_seed(settings.seed, "violations"))
     order = torch.randperm(len(case.data.test), generator=generator)
     rows = order[: options.exact_rows if exact else None].sort().values
@@ -174,11 +175,12 @@ def check(
 
 def ask(case: Case, settings: Settings, rows: torch.Tensor, wanted: int) -> Question:
     """The question for some test rows, all towards one class."""
+    own, actions = settings.table()
     return Question(
         model=case.teacher,
         schema=case.data.schema,
-        data=settings.data,
-        actions=settings.actions,
+        data=own,
+        actions=actions,
         train=case.train,
         raw=case.test.iloc[rows.numpy()],
         x=case.data.test.x[rows],

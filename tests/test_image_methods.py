@@ -49,11 +49,11 @@ DATA: Any = SimpleNamespace(
 def context_of(
     method: str, tmp_path: Path, *overrides: str, backbone: str = "small_cnn"
 ) -> Context:
-    lengths = ["data.fit.epochs=2", "data.fit.teacher_epochs=4", "data.fit.batch_size=64"]
+    lengths = ["data.fit.epochs=2", "data.fit.teacher_epochs=12", "data.fit.batch_size=64"]
     settings = load_settings(
         method, "german", backbone=backbone, overrides=[*SMALL[backbone], *lengths, *overrides]
     )
-    cache, space = Cache(tmp_path), SimpleNamespace(fingerprint="none")
+    cache, space = Cache(tmp_path), SimpleNamespace()
     runtime = Runtime()
     teacher = obtain_teacher(settings, DATA, space, cache, runtime)  # type: ignore[arg-type]
     return Context(settings, DATA, teacher, space, cache, runtime)  # type: ignore[arg-type]
@@ -83,9 +83,14 @@ METHODS = [
     ("ft32",),
     ("ptq",),
     ("mixed_ptq", "method.rule=output"),
-    ("lsq",),
-    ("pact", "quantization.activation_bits=tied"),
-    ("lsq", "quantization.per_channel=true", "quantization.layers=first_last_8"),
+    ("lsq", "budget.allocator=sensitivity"),
+    ("pact", "budget.allocator=sensitivity", "quantization.activation_bits=tied"),
+    (
+        "lsq",
+        "budget.allocator=sensitivity",
+        "quantization.per_channel=true",
+        "quantization.layers=first_last_8",
+    ),
     ("kd_qat", "budget.allocator=gumbel"),
     ("mixed_hawq", "allocator.probes=4"),
     ("mixed_haq", "allocator.episodes=25"),

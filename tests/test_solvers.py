@@ -29,6 +29,7 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import FeatureSettings, Settings
 from cfq_bench.data.dataset import TabularData, load_data
 from cfq_bench.data.schema import FeatureSchema
+from cfq_bench.errors import UserError
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime
@@ -405,7 +406,7 @@ def test_search_refuses_other_action_spaces() -> None:
             return point
 
     x = torch.zeros(1, 2)
-    with pytest.raises(TypeError, match="use solver=pgd"):
+    with pytest.raises(UserError, match="use solver=latent_search"):
         solver_named("search").solve(linear([1.0, 1.0], -1.0), Other(), x, to_one(x), 0.0)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 """Every kind of figure. One is drawn where a suite's results have what it needs.
 
-Of the paper's figures, 1 and 2 are diagrams, and 25 and 26 are of image data. VD never stands
-alone: leniency lowers it, and its twin shows that.
+Of the paper's figures, 1 and 2 are diagrams. VD never stands alone: leniency lowers it, and its
+twin shows that.
 """
 
 from cfq_bench.figures.builders import (
@@ -23,6 +23,7 @@ from cfq_bench.figures.details import (
     sensitivities,
 )
 from cfq_bench.figures.kinds import FigureKind, Needs
+from cfq_bench.figures.sheets import PICTURES, contact_sheets
 from cfq_bench.results.collect import Result
 
 ERROR = "recourse/boundary_error"
@@ -46,6 +47,10 @@ _PTQ = Needs(suites=("cf_ptq",), metrics=(*VD, *CRG))
 def _is_quantized(result: Result) -> bool:
     bits = result.value("deploy/avg_bits")
     return bits is not None and bits < 32.0
+
+
+def _is_table(result: Result) -> bool:
+    return PICTURES not in result.record.details
 
 
 def _is_on_grid(result: Result) -> bool:
@@ -94,14 +99,14 @@ FIGURES: tuple[FigureKind, ...] = (
         "Figures 3 and 4: VD against average weight bits",
         f"{_VD} Upper axis: the same bits as a share of 32. {_BANDS}",
         against_bits(*VD),
-        Needs(axes=("budget",), numbers=True, metrics=VD),
+        Needs(axes=("budget",), numbers=True, metrics=VD, only=_is_table),
     ),
     FigureKind(
         "figure-05",
         "Figure 5: CRG against average weight bits",
         f"{_CRG} {_BANDS}",
         against_bits(*CRG),
-        Needs(axes=("budget",), numbers=True, metrics=CRG),
+        Needs(axes=("budget",), numbers=True, metrics=CRG, only=_is_table),
     ),
     FigureKind(
         "figure-06-23",
@@ -242,5 +247,30 @@ FIGURES: tuple[FigureKind, ...] = (
         f"{_CRG} Groups with too few rows behind a value have no bar. {_BARS}",
         by_group("crg", "crg_abs"),
         Needs(suites=("subgroups",), details=(GROUPS,)),
+    ),
+    FigureKind(
+        "figure-25",
+        "Figure 25: VD of image models against average weight bits",
+        f"{_VD} Upper axis: the same bits as a share of 32. {_BANDS}",
+        against_bits(*VD),
+        Needs(axes=("budget",), numbers=True, metrics=VD, details=(PICTURES,)),
+    ),
+    FigureKind(
+        "figure-26",
+        "Figure 26: CRG of image models against average weight bits",
+        f"{_CRG} {_BANDS}",
+        against_bits(*CRG),
+        Needs(axes=("budget",), numbers=True, metrics=CRG, details=(PICTURES,)),
+    ),
+    FigureKind(
+        "pictures",
+        "Images, counterfactuals under f and under each f_q, and what differs",
+        "First line: the image, and as the autoencoder gives it back. Second: the counterfactual "
+        "under f, and what it changes of that. Then, for each quantized model: its own "
+        "counterfactual, and how it differs from f's (red: brighter, blue: darker). Red frame: f's "
+        "counterfactual fails on this model. Grey: it has none. The first of the evaluated images, "
+        "the same for all; the least seed.",
+        contact_sheets,
+        Needs(suites=("table30", "table30_full"), details=(PICTURES,), only=_is_quantized),
     ),
 )

@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FORMAT = "cfq-bench archive 1"
 DIRECTIONS = ("favourable", "adverse")
 """Rejected people, whose failures are VD, and accepted ones: VD adverse."""
+
 _COLUMNS = ["row_id", "direction", "valid_q"]
 _XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 25}]
 """32 MiB of dictionary: row ids are the same for all methods of a seed, many lines apart."""
@@ -40,20 +41,23 @@ class Validity:
     """Whether the teacher's actions held on f_q, for the people who have one.
 
     Attributes:
-        row_ids: (n,), of the test rows.
+        row_ids: (n,), of the test rows: lines of a table, names of images.
         held: (n,), whether f_q still gives the outcome that the action was for.
     """
 
-    row_ids: NDArray[np.int64]
+    row_ids: NDArray[np.int64 | np.str_]
     held: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, row_ids: Iterable[int], held: Iterable[bool]) -> Self:
+    def of(
+        cls, row_ids: Sequence[int | str] | np.ndarray, held: Sequence[bool] | np.ndarray
+    ) -> Self:
         """From any sequences."""
-        return cls(np.asarray(row_ids, np.int64), np.asarray(held, np.bool_))
+        named = len(row_ids) > 0 and isinstance(row_ids[0], str)
+        return cls(np.asarray(row_ids, np.str_ if named else np.int64), np.asarray(held, np.bool_))
 
     @cached_property
-    def failures(self) -> dict[int, float]:
+    def failures(self) -> dict[int | str, float]:
         """1 where the action failed, 0 where it held, by row id: VD is their mean."""
         return dict(zip(self.row_ids.tolist(), (~self.held).astype(float).tolist(), strict=True))
 
@@ -160,17 +164,22 @@ def _line(content: dict[str, Any]) -> tuple[Record, dict[str, Validity]]:
 
 
 def _packed(validity: Validity) -> dict[str, Any]:
-    """Row ids as 32-bit little-endian integers, outcomes as bits, both in base64."""
+    """Row ids as 32-bit little-endian integers, outcomes as bits, both in base64; names as text."""
+    ids = validity.row_ids
+    named = ids.dtype.kind == "U"
     return {
-        "n": len(validity.row_ids),
-        "ids": base64.b64encode(validity.row_ids.astype("<i4").tobytes()).decode(),
+        "n": len(ids),
+        "ids": ids.tolist() if named else base64.b64encode(ids.astype("<i4").tobytes()).decode(),
         "held": base64.b64encode(np.packbits(validity.held).tobytes()).decode(),
     }
 
 
 def _unpacked(part: dict[str, Any]) -> Validity:
-    count = part["n"]
-    ids = np.frombuffer(base64.b64decode(part["ids"], validate=True), "<i4")
+    count, packed = part["n"], part["ids"]
+    if isinstance(packed, str):
+        ids = np.frombuffer(base64.b64decode(packed, validate=True), "<i4")
+    else:
+        ids = np.array([str(name) for name in packed])
     bits = np.frombuffer(base64.b64decode(part["held"], validate=True), np.uint8)
     if len(ids) != count or len(bits) != (count + 7) // 8:
         raise ValueError(f"{count} rows, but {len(ids)} ids and {8 * len(bits)} bits")

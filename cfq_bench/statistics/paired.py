@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from cfq_bench.statistics.bootstrap import Interval, hierarchical_interval, seed_interval
 
-RowValues = Mapping[int, Mapping[int, float]]
-"""Values of rows by seed and row id, where they are defined."""
+RowValues = Mapping[int, Mapping[int | str, float]]
+"""Values of rows by seed and row id, where they are defined: lines of a table, names of images."""
 
 
 @dataclass(frozen=True)
