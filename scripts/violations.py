@@ -9,8 +9,9 @@ Every data set at hand, every preset of it, every solver: all test rows are aske
 at the default margin, and every answer is checked by rules that are written from the preset's YAML
 and the raw table alone (`cfq_bench.evaluation.auditing`). A row that has the class already must be
 left as it is. `exact` needs a mixed-integer program per row: it answers a seeded sample, on
-logistic regression, with the weighted l1 cost. The exit code is 1 where a constraint is violated,
-or nothing could be checked.
+logistic regression, with the weighted l1 cost. Of images, a seeded sample of the test rows is asked
+on the data set's own network and solver, and checked by `cfq_bench.evaluation.audit_images`. The
+exit code is 1 where a constraint is violated, or nothing could be checked.
 """
 
 import argparse
@@ -26,16 +27,23 @@ import pandas as pd
 import torch
 
 from cfq_bench.actions.action_set import ActionSet
+from cfq_bench.actions.latent import LatentSpace
 from cfq_bench.actions.outcome import Solution, Status
+from cfq_bench.actions.semantic import SemanticSpace
 from cfq_bench.actions.solver import make_solver
 from cfq_bench.cache import Cache, default_cache_dir
+from cfq_bench.config.images import LatentSettings, SemanticSettings
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import Settings
+from cfq_bench.config.yaml import read_yaml
 from cfq_bench.data.dataset import TabularData, load_data, split_rows
+from cfq_bench.data.images import ImageData
 from cfq_bench.data.sources import named_data_dir
 from cfq_bench.data.table import impute, load_table
 from cfq_bench.errors import UserError
+from cfq_bench.evaluation.audit_images import ImageQuestion, image_violations
 from cfq_bench.evaluation.audit_solution import Question, solution_violations
+from cfq_bench.experiment import Options, make_context
 from cfq_bench.files import write_atomic
 from cfq_bench.record.provenance import provenance
 from cfq_bench.seeds import derive_seed
@@ -45,6 +53,7 @@ from cfq_bench.training.trainer import Runtime
 ROOT = Path(__file__).parents[1]
 BACKBONE = "mlp2"
 EXACT, EXACT_BACKBONE = "exact", "logreg"
+IMAGE_SOLVER = "latent_search"
 MOST_SHOWN = 20
 """Violations that a line of the report lists; all are counted."""
 COUNTS = ("rows", "found", "not_found", "infeasible", "not_needed", "violations")
@@ -69,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     report: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
     for name in options.data:
+        if name in images():
+            continue
         try:
             cases = {backbone: load_case(name, backbone) for backbone in backbones(options.solver)}
         except UserError as why:
@@ -80,8 +91,14 @@ def main(arguments: list[str] | None = None) -> int:
             except UserError as why:
                 skip(skipped, f"{name}, {preset}, {solver}", why)
                 continue
-            report.append(line)
-            print("  ".join(f"{key} {_cell(line[key])}" for key in COLUMNS), flush=True)
+            say(report, line)
+    for name in (name for name in options.data if name in images()):
+        if options.solver != names("solver") and IMAGE_SOLVER not in options.solver:
+            continue
+        try:
+            say(report, check_images(name, options))
+        except UserError as why:
+            skip(skipped, name, why)
     clean = bool(report) and not any(line["violations"] for line in report)
     document = {
         "provenance": provenance("cpu", torch.get_num_threads()),
@@ -95,6 +112,22 @@ def main(arguments: list[str] | None = None) -> int:
     write_atomic(options.out / "violations.json", text.encode())
     write_atomic(options.out / "violations.md", markdown(report).encode())
     return 0 if clean else 1
+
+
+def say(report: list[dict[str, Any]], line: dict[str, Any]) -> None:
+    """Keep a line and show it."""
+    report.append(line)
+    print("  ".join(f"{key} {_cell(line[key])}" for key in COLUMNS), flush=True)
+
+
+def images() -> list[str]:
+    """Data sets of images, in the settings for a CPU."""
+    kinds = {name: read_yaml(ROOT / "conf" / "data" / f"{name}.yaml") for name in names("data")}
+    return [
+        name
+        for name, settings in kinds.items()
+        if settings.get("kind") == "images" and not name.endswith("_full")
+    ]
 
 
 def names(group: str) -> list[str]:
@@ -173,6 +206,54 @@ def check(
     return {**about, **counts}
 
 
+def check_images(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """As `check`, for a sample of images on the data set's own network and solver."""
+    lines = [f"evaluation.max_rows={options.image_rows}"]
+    settings = load_settings("fp32", name, solver=IMAGE_SOLVER, overrides=lines)
+    context = make_context(settings, Options(), Runtime())
+    data, space, actions = context.data, context.actions, settings.actions
+    if not isinstance(data, ImageData) or not isinstance(space, LatentSpace | SemanticSpace):
+        raise TypeError(f"{name} holds no images")
+    if not isinstance(actions, LatentSettings | SemanticSettings):
+        raise TypeError(f"{actions.name} is no action space of images")
+    with torch.no_grad():
+        latents = torch.cat([space.coded.encode(x) for x in data.train.blocks()])
+    kappa = settings.evaluation.kappa
+    solutions, broken, seconds, asked_rows = [], [], 0.0, 0
+    for wanted in (1, 0):
+        generator = torch.Generator().manual_seed(derive_seed(0, "violations", str(wanted)))
+        with torch.no_grad():
+            predicted = torch.cat([context.teacher(x).argmax(1) for x in data.test.blocks()])
+        rows = (predicted != wanted).nonzero()[:, 0]
+        rows = rows[torch.randperm(len(rows), generator=generator)[: options.image_rows]]
+        x, target = data.test.inputs(rows), torch.full((len(rows),), wanted)
+        start = time.perf_counter()
+        solution = context.solver.solve(context.teacher, space, x, target, kappa)
+        seconds += time.perf_counter() - start
+        asked = ImageQuestion(
+            model=context.teacher,
+            actions=actions,
+            coded=space.coded,
+            to_image=space.to_input,
+            train_latents=latents,
+            attributes=data.train_attributes,
+            x=x,
+            target=target,
+            kappa=kappa,
+        )
+        solutions.append(solution)
+        broken.append(image_violations(asked, solution).assign(target=wanted))
+        asked_rows += len(rows)
+    about = {
+        "data": name,
+        "preset": Path(actions.name).name,
+        "solver": IMAGE_SOLVER,
+        "backbone": settings.backbone.name,
+    }
+    counts = summary(solutions, pd.concat(broken, ignore_index=True), asked_rows, seconds)
+    return {**about, **counts}
+
+
 def ask(case: Case, settings: Settings, rows: torch.Tensor, wanted: int) -> Question:
     """The question for some test rows, all towards one class."""
     own, actions = settings.table()
@@ -223,6 +304,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", default=names("data"), help="default: all at hand")
     parser.add_argument("--solver", nargs="+", default=names("solver"), help="default: all")
     parser.add_argument("--exact-rows", type=int, default=100, help="test rows that exact answers")
+    parser.add_argument("--image-rows", type=int, default=200, help="images, for each class")
     parser.add_argument("--regime", help="how much may change; default: as each preset says")
     parser.add_argument("--out", type=Path, default=ROOT / "results")
     return parser.parse_args(arguments)
