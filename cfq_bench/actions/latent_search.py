@@ -53,16 +53,15 @@ class LatentSearch(Solver):
         self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
     ) -> tuple[Tensor, Tensor]:
         """See `Solver.search`."""
-        config, work = self.config, _Work(model, space, x, target, kappa)
+        config, work = self.config, _Work(model, space, space.origin(x), target, kappa)
         best, cost = work.origin, torch.full((len(x),), torch.inf, device=x.device)
         for start in self._starts(work):
             point, valid = work.ascend(start, config.steps, config.step_size)
             best, cost = work.cheaper(best, cost, work.bisect(point, config.bisections), valid)
         found = cost.isfinite()
-        for _ in range(config.refinements if bool(found.any()) else 0):
-            for tried, valid in work.along_boundary(best):
-                point = work.bisect(tried, config.bisections)
-                best, cost = work.cheaper(best, cost, point, valid & found)
+        rows = found.nonzero()[:, 0]
+        if len(rows):
+            best[rows] = work.part(rows).refined(best[rows], cost[rows], config)
         return best, torch.where(found, int(Status.FOUND), int(Status.NOT_FOUND)).to(torch.int8)
 
     def _starts(self, work: "_Work") -> list[Tensor]:
@@ -79,14 +78,18 @@ class LatentSearch(Solver):
 
 
 class _Work:
-    """The rows of one search."""
+    """The rows of one search. What is done with one of them does not depend on the others."""
 
     def __init__(
-        self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
+        self, model: Model, space: ActionSpace, origin: Tensor, target: Tensor, kappa: float
     ) -> None:
         self.model, self.space, self.target, self.kappa = model, space, target, kappa
-        self.origin = space.origin(x)
-        self.project: Callable[[Tensor], Tensor] = space.projector(self.origin)
+        self.origin = origin
+        self.project: Callable[[Tensor], Tensor] = space.projector(origin)
+
+    def part(self, rows: Tensor) -> "_Work":
+        """Some of the rows, by their positions."""
+        return _Work(self.model, self.space, self.origin[rows], self.target[rows], self.kappa)
 
     @torch.no_grad()
     def margin(self, point: Tensor) -> Tensor:
@@ -104,15 +107,20 @@ class _Work:
 
     def ascend(self, start: Tensor, steps: int, size: float) -> tuple[Tensor, Tensor]:
         """The first valid iterate of each row, and which rows have one (B,) bool."""
-        point, valid = start, torch.zeros_like(self.target, dtype=torch.bool)
+        point, valid = start.clone(), torch.zeros_like(self.target, dtype=torch.bool)
+        left = torch.arange(len(start), device=start.device)
         for _ in range(steps):
-            margin, gradient = self.slope(point)
-            valid = margin > self.kappa
-            if bool(valid.all()):
+            part = self.part(left)
+            margin, gradient = part.slope(point[left])
+            reached = margin > self.kappa
+            valid[left] = reached
+            moved = part.project(point[left] + size * _unit(gradient))
+            point[left] = torch.where(reached[:, None], point[left], moved)
+            left = left[~reached]
+            if not len(left):
                 return point, valid
-            moved = self.project(point + size * _unit(gradient))
-            point = torch.where(valid[:, None], point, moved)
-        return point, self.margin(point) > self.kappa
+        valid[left] = self.part(left).margin(point[left]) > self.kappa
+        return point, valid
 
     def bisect(self, point: Tensor, times: int) -> Tensor:
         """The nearest point to the origin, on the way to a valid point, that is found valid."""
@@ -126,16 +134,28 @@ class _Work:
             most, least = torch.where(ok, share, most), torch.where(ok, least, share)
         return best
 
-    def along_boundary(self, point: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Points on the way to the plane's nearest point, and where they are valid (B,) bool."""
+    def refined(self, best: Tensor, cost: Tensor, config: Config) -> Tensor:
+        """Cheaper points than valid ones of known cost, as far as steps along the boundary lead."""
+        for _ in range(config.refinements):
+            for tried in self.along_boundary(best):
+                rows = (self.margin(tried) > self.kappa).nonzero()[:, 0]
+                if not len(rows):
+                    continue
+                part = self.part(rows)
+                point = part.bisect(tried[rows], config.bisections)
+                every = torch.ones_like(rows, dtype=torch.bool)
+                best[rows], cost[rows] = part.cheaper(best[rows], cost[rows], point, every)
+        return best
+
+    def along_boundary(self, point: Tensor) -> list[Tensor]:
+        """Points on the way to the nearest point of the plane that stands for the boundary."""
         margin, gradient = self.slope(point)
         way = point - self.origin
         # The plane through points of margin kappa: gradient . (u - point) = kappa - margin.
         height = (gradient * way).sum(1) + self.kappa - margin
         square = gradient.square().sum(1).clamp_min(1e-12)
         nearest = self.origin + _OVERSHOOT * (height / square)[:, None] * gradient
-        tries = [self.project(point + share * (nearest - point)) for share in _SHARES]
-        return [(tried, self.margin(tried) > self.kappa) for tried in tries]
+        return [self.project(point + share * (nearest - point)) for share in _SHARES]
 
     @torch.no_grad()
     def cheaper(
