@@ -1,5 +1,6 @@
 """One run, from settings to record: the whole story on one page, and the public Python API."""
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.evaluation.certificates import Certificates, certify
 from cfq_bench.evaluation.diagnostics import diagnose
 from cfq_bench.evaluation.evaluate import deployment_cost, evaluate, teacher_gap
-from cfq_bench.evaluation.pictures import pictures
+from cfq_bench.evaluation.pictures import STRIPS, pictures
 from cfq_bench.evaluation.quality import add_quality
 from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
@@ -271,6 +272,8 @@ def _tell_sweep(record: Record, settings: Settings, options: Options) -> str | N
 
 def _publish(record: Record, tracker: Tracker) -> None:
     tracker.log(_budget_row(record))
+    if kept := record.details.get("pictures"):
+        tracker.show({f"pictures/{name}": base64.b64decode(kept[name]) for name in STRIPS})
     tracker.finish(record.metrics, exit_code=0 if record.status != "failed" else 1)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,9 @@ from cfq_bench.figures.draw import build_figure, draw_figures
 from cfq_bench.figures.sheets import FAILED, NONE_FOUND
 from cfq_bench.record.archive import Archive, Validity, pack, unpack
 from cfq_bench.record.record import Record
+from cfq_bench.record.store import RecordStore
 from tests.support.images import SIDE, write_idx_files
+from tests.test_dashboard import export_text
 from tests.test_figures import DETAILS, made
 from tests.test_images_run import settings_of
 
@@ -146,3 +150,13 @@ def test_names_of_images_survive_the_archive(records: dict[str, Record]) -> None
     assert again["favourable"].failures == {"test-7": 0.0, "test-12": 1.0}
     assert again["adverse"].failures == {3: 1.0, 1: 1.0}
     assert pack(Archive((record,), {record.run_id: again})) == packed
+
+
+def test_the_dashboard_shows_a_run_s_pictures(records: dict[str, Record], tmp_path: Path) -> None:
+    store = RecordStore(tmp_path)
+    store.write(records["lsq"], None)
+    page = export_text(tmp_path)
+    kept = records["lsq"].details["pictures"]
+    shown = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="([^"]+)">', page)
+    assert [png for png, _ in shown] == [kept[name] for name in STRIPS]
+    assert len({title for _, title in shown}) == len(STRIPS)

@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from cfq_bench.tracking import mode as mode_module
 from cfq_bench.tracking import wandb as tracking
@@ -135,6 +137,17 @@ class TestOffline:
         assert run.exit_code == 0
         assert tracker.note is None
         assert tracker.config == {"run_id": "00ff", **CONFIG}
+
+    def test_pictures_are_among_its_media(self, tmp_path: Path) -> None:
+        png = BytesIO()
+        Image.new("L", (4, 2), 77).save(png, "png")
+        with start(tmp_path) as tracker:
+            tracker.show({"pictures/on_f": png.getvalue()})
+        assert tracker.note is None
+        (kept,) = tmp_path.rglob("media/images/**/*.png")
+        with Image.open(kept) as picture:
+            assert picture.size == (4, 2)
+            assert picture.convert("L").getpixel((1, 1)) == 77
 
     def test_three_runs_are_three_runs(self, tmp_path: Path, monkeypatch: Any) -> None:
         monkeypatch.setenv("WANDB_RUN_ID", "the-same")

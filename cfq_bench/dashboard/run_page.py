@@ -27,6 +27,12 @@ _HEADS = {
     "changed_f": "changed on f",
     "changed_q": "changed on f_q",
 }
+_STRIPS = {
+    "factual": "The image",
+    "reconstruction": "As the autoencoder gives it back",
+    "on_f": "Counterfactual under f",
+    "on_q": "Counterfactual under f_q",
+}
 _BETTER = {True: "higher", False: "lower", None: "-"}
 
 
@@ -43,6 +49,14 @@ class Chart:
     title: str
     spec: str
     points: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Images side by side: what they are, and a PNG file in base64."""
+
+    title: str
+    png: str
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,7 @@ class RunPage:
         reason: why not ok.
         metrics: label, value, rows behind it, direction, meaning.
         bits: layer, weight bits, input bits.
+        pictures: of an image data set, a few images and their counterfactuals.
         history: one chart for each logged quantity.
         broke_caption: how many rows broke, or why it is not known.
         broke_heads: column heads of `broke`.
@@ -78,6 +93,7 @@ class RunPage:
     reason: str | None
     metrics: list[list[str]]
     bits: list[list[str]]
+    pictures: list[Picture]
     history: list[Chart]
     broke_caption: str
     broke_heads: list[str]
@@ -112,6 +128,7 @@ def run_page(store: RecordStore, run_id: str, title: str, most_rows: int) -> Run
         reason=record.get("reason"),
         metrics=_metrics(record.get("metrics") or {}, record.get("counts") or {}),
         bits=_bits(details),
+        pictures=_pictures(details),
         history=_history(store, run_id),
         broke_caption=caption,
         broke_heads=heads,
@@ -140,6 +157,11 @@ def _bits(details: Mapping[str, Any]) -> list[list[str]]:
     weights = details.get("deploy/bits_per_layer") or {}
     inputs = details.get("deploy/activation_bits") or {}
     return [[name, str(bits), str(inputs.get(name, "-"))] for name, bits in weights.items()]
+
+
+def _pictures(details: Mapping[str, Any]) -> list[Picture]:
+    kept = details.get("pictures") or {}
+    return [Picture(title, str(kept[strip])) for strip, title in _STRIPS.items() if strip in kept]
 
 
 def _history(store: RecordStore, run_id: str) -> list[Chart]:

@@ -14,6 +14,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -105,6 +106,19 @@ class Tracker:
             return
         try:
             self._run.log(dict(metrics))
+        except Exception as error:  # wandb's internal errors share no base class
+            self.note = sync_note(_first_line(error), _where(self._run))
+
+    def show(self, pictures: Mapping[str, bytes]) -> None:
+        """Add pictures, PNG files by their names, to the run's media."""
+        if self._run is None:
+            return
+        try:
+            import wandb
+            from PIL import Image
+
+            opened = {name: Image.open(BytesIO(png)) for name, png in pictures.items()}
+            self._run.log({name: wandb.Image(picture) for name, picture in opened.items()})
         except Exception as error:  # wandb's internal errors share no base class
             self.note = sync_note(_first_line(error), _where(self._run))
 
