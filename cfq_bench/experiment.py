@@ -123,7 +123,7 @@ def answer(settings: Settings, options: Options) -> Answer:
     ensure_writable(store.runs_dir, "records")
     sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
 
-    device = _usable(options.device)
+    device = usable_device(options.device)
     start = time.perf_counter()
     with _threads(options.threads), _track(settings, config, identity, options) as tracker:
         history = History()
@@ -238,8 +238,12 @@ def _scale_fallbacks(data: Dataset) -> dict[str, str]:
     return {f.name: f.scale_source for f in data.schema.features if f.scale_source != "std"}
 
 
-def _usable(name: str) -> torch.device:
-    """The device, after one allocation on it."""
+def usable_device(name: str) -> torch.device:
+    """The device, after one allocation on it.
+
+    Raises:
+        UserError: torch has no such device here.
+    """
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

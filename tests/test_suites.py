@@ -312,3 +312,38 @@ def test_raw_data_that_cannot_be_had_end_the_suite_before_a_run(
         "error: data set bank: cannot download bank-full.csv: get it by hand"
     )
     assert RecordStore(results).all() == []
+
+
+def test_images_that_are_got_by_hand_end_the_suite_before_a_run(
+    write_suite: Callable[..., Path], results: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CFQ_BENCH_DATA", raising=False)
+    done = call(write_suite(axes={"data": ["german", "celeba"], "seed": [0]}), results)
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1].startswith("error: data set celeba: CelebA is not here")
+    assert RecordStore(results).all() == []
+
+
+def test_a_device_that_is_not_there_ends_the_suite_before_a_run(
+    write_suite: Callable[..., Path], results: Path
+) -> None:
+    done = call(write_suite(), results, "--device", "cuda:99")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1].startswith("error: device 'cuda:99' cannot be used")
+    assert RecordStore(results).all() == []
+
+
+def test_workers_run_on_the_suite_s_device(
+    write_suite: Callable[..., Path], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    def kept(plan: Plan, options: SuiteOptions) -> Any:
+        plans.append(plan)
+        raise UserError("enough")
+
+    monkeypatch.setattr("cfq_bench.suites.run.make_workers", kept)
+    done = call(write_suite(), results, "--device", "cpu:0")
+    assert done.stderr.splitlines()[-1] == "error: enough"
+    assert [plan.device for plan in plans] == ["cpu:0"]

@@ -78,8 +78,13 @@ def init(file: Path, target: str | None, favourable: str | None, force: bool) ->
 def fetch(name: str, conf_dir: Path | None, data_dir: Path | None) -> None:
     """Get the raw files of a data set into the user cache, verified by their checksums."""
     from cfq_bench.config.loader import load_settings
-    from cfq_bench.config.plugin import load_module
-    from cfq_bench.data.sources import named_data_dir, obtain, own_search, raw_files
+    from cfq_bench.data.sources import (
+        manual_steps,
+        named_data_dir,
+        obtain,
+        own_search,
+        raw_files,
+    )
     from cfq_bench.errors import UserError
 
     settings = load_settings(data=name, conf_dir=conf_dir).data
@@ -87,7 +92,7 @@ def fetch(name: str, conf_dir: Path | None, data_dir: Path | None) -> None:
     if find is not None:
         place = find(named_data_dir(data_dir))
         if place is None:
-            raise UserError(load_module(settings.loader).MANUAL)
+            raise UserError(manual_steps(settings.loader))
         click.echo(f"{settings.name}: {place}")
         return
     files = raw_files(settings.loader)

@@ -171,6 +171,7 @@ main.add_command(results)
     show_default=True,
     help="As for cfq-bench run: one W&B run per run.",
 )
+@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def suite(
     name: str | None,
     listed: bool,
@@ -186,6 +187,7 @@ def suite(
     results_dir: Path,
     cache_dir: Path | None,
     wandb: str,
+    device: str,
 ) -> None:
     """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet.
 
@@ -222,6 +224,7 @@ def suite(
         cache_dir=cache_dir,
         data_dir=data_dir,
         wandb=wandb,
+        device=device,
         retry_failed=retry_failed,
         address=address,
         cluster=cluster,

@@ -28,6 +28,7 @@ from cfq_bench.tracking.mode import Mode
     show_default=True,
     help="W&B mode of the runs, as --wandb of `cfq-bench run`.",
 )
+@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the report and nothing else.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 def sweep(
@@ -40,6 +41,7 @@ def sweep(
     results_dir: Path,
     cache_dir: Path | None,
     tracking: str,
+    device: str,
     quiet: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -73,7 +75,7 @@ def sweep(
     mode, note = resolve_mode(cast(Mode, tracking))
     if note is not None and not quiet:
         click.echo(note, err=True)
-    place = Place(results_dir, cache_dir, data_dir, mode)
+    place = Place(results_dir, cache_dir, data_dir, mode, device)
     with _Bar(quiet) as bar:
         try:
             result = run_sweep(Space(settings, conf_dir), place, workers, bar.show)

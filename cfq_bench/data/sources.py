@@ -82,6 +82,11 @@ def own_search(loader: str) -> Callable[[Path | None], Path | None] | None:
     return find
 
 
+def manual_steps(loader: str) -> str:
+    """What to do where the folder that `own_search` looks for is not there."""
+    return str(load_module(loader).MANUAL)
+
+
 def named_data_dir(given: Path | None) -> Path | None:
     """The folder of raw files: as given, else ``CFQ_BENCH_DATA``, else None."""
     if given is not None:

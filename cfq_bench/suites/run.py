@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from cfq_bench.config.suite import SuiteRun
-from cfq_bench.data.sources import named_data_dir, obtain, raw_files
+from cfq_bench.data.sources import (
+    manual_steps,
+    named_data_dir,
+    obtain,
+    own_search,
+    raw_files,
+)
 from cfq_bench.errors import UserError
 from cfq_bench.files import ensure_writable
 from cfq_bench.record.record import Record
@@ -43,7 +49,7 @@ class SuiteOptions:
     Attributes:
         executor: local: processes of this machine; ray: a Ray cluster; submitit: SLURM jobs.
         workers: how many at once.
-        results_dir, cache_dir, data_dir, wandb: as in `experiment.Options`.
+        results_dir, cache_dir, data_dir, wandb, device: as in `experiment.Options`.
         retry_failed: run again what has failed before.
         address: executor=ray: the cluster; "local" starts one.
         cluster: executor=submitit: "slurm", or "local" for processes of this machine.
@@ -55,6 +61,7 @@ class SuiteOptions:
     cache_dir: Path | None = None
     data_dir: Path | None = None
     wandb: str = "auto"
+    device: str = "cpu"
     retry_failed: bool = False
     address: str = "auto"
     cluster: str = "slurm"
@@ -102,8 +109,8 @@ def run_suite(
         report: called now and then with the state of things.
 
     Raises:
-        UserError: an unusable folder, raw data that cannot be had, a corrupt record, or workers
-            that cannot start.
+        UserError: an unusable folder or device, raw data that cannot be had, a corrupt record, or
+            workers that cannot start.
         KeyboardInterrupt: Ctrl-C; finished runs are kept, and the next call goes on.
     """
     options = options or SuiteOptions()
@@ -111,6 +118,10 @@ def run_suite(
     report(watch.look())
     if watch.left:
         ensure_writable(options.results_dir / "runs", "records")
+        if options.device != "cpu":
+            from cfq_bench.experiment import usable_device  # torch, only where it may be wrong
+
+            usable_device(options.device)
         _obtain_data(watch.left.values(), options.data_dir)
         _run(watch, options, report)
     return watch.state
@@ -129,6 +140,9 @@ def _obtain_data(runs: Iterable[SuiteRun], data_dir: Path | None) -> None:
                 obtain(raw, folder)
             except UserError as error:
                 raise UserError(f"data set {name}: {error}") from None
+        find = own_search(loader)
+        if find is not None and find(folder) is None:
+            raise UserError(f"data set {name}: {manual_steps(loader)}")
 
 
 def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], None]) -> None:
@@ -139,6 +153,7 @@ def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], No
         cache_dir=None if options.cache_dir is None else str(options.cache_dir.resolve()),
         data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
         wandb=options.wandb,
+        device=options.device,
     )
     workers = make_workers(plan, options)
     deaths = 0  # in a row, without a record

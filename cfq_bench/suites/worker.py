@@ -41,7 +41,7 @@ class Plan:
     Attributes:
         configs: whole configurations of the runs, in the order in which to take them.
         results_dir: records go to ``<results_dir>/runs``, leases to ``<results_dir>/leases``.
-        cache_dir, data_dir, wandb: as in `experiment.Options`.
+        cache_dir, data_dir, wandb, device: as in `experiment.Options`.
         expiry_s: as in `Leases`.
     """
 
@@ -50,6 +50,7 @@ class Plan:
     cache_dir: str | None = None
     data_dir: str | None = None
     wandb: str = "auto"
+    device: str = "cpu"
     expiry_s: float = EXPIRY_S
 
     def write(self, path: Path) -> None:
@@ -118,6 +119,7 @@ def _run_leased(
             cache_dir=None if plan.cache_dir is None else Path(plan.cache_dir),
             data_dir=None if plan.data_dir is None else Path(plan.data_dir),
             wandb=cast(Mode, plan.wandb),
+            device=plan.device,
             publish=publish,
         )
         try:

@@ -27,12 +27,14 @@ class Place:
         cache_dir: teachers and their actions.
         data_dir: raw data files.
         wandb: Weights & Biases mode of the runs.
+        device: a torch device.
     """
 
     results_dir: Path
     cache_dir: Path | None = None
     data_dir: Path | None = None
     wandb: Mode = "auto"
+    device: str = "cpu"
 
     def folder(self, space: Space) -> Path:
         """The folder of the sweep's study."""
@@ -52,6 +54,7 @@ class Place:
             self.cache_dir,
             self.data_dir,
             self.wandb,
+            device=self.device,
             group=f"{space.study_name()}-{run.split}",
         )
 
