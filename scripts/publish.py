@@ -1,4 +1,4 @@
-"""Publish suites: their records in one file each, the reports made from these, the README's table.
+"""Publish suites: their records in one file each, the reports made from these, README's tables.
 
 Usage::
 
@@ -10,6 +10,7 @@ Figures are left out of the check: their bytes depend on the version of matplotl
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -26,9 +27,20 @@ from cfq_bench.results.collect import collect
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- main table: begin (scripts/publish.py) -->", "<!-- main table: end -->"
-MAIN, OVERVIEW, FIGURE = "headline", "overview-w3.5a8-blocks", "headline"
-"""The suite, the table and the figure that the README shows."""
+
+
+class Shown(NamedTuple):
+    """What the README shows of a suite, between two comments that hold the mark."""
+
+    mark: str
+    table: str
+    figure: str | None = None
+
+
+IN_README = {
+    "headline": Shown("main table", "overview-w3.5a8-blocks", "headline"),
+    "table30": Shown("table of images", "overview"),
+}
 
 
 @click.command()
@@ -48,9 +60,9 @@ def main(suites: tuple[str, ...], source: Path, check: bool) -> None:
         report = report_of(suite)
         count = write_report(report, RESULTS / suite / "report")
         click.echo(f"{suite}: {report.state[0]} {count} files")
-        if suite == MAIN:
+        if suite in IN_README:
             readme = README.read_text(encoding="utf-8")
-            write_atomic(README, with_main_table(readme, report).encode())
+            write_atomic(README, with_table(readme, suite, report).encode())
 
 
 def archive_of(suite: str) -> Path:
@@ -80,22 +92,26 @@ def stale() -> list[str]:
             text = name.endswith((".md", ".tex"))
             if not path.exists() or (text and path.read_bytes() != content):
                 found.append(str(path.relative_to(ROOT)))
-        if suite == MAIN:
+        if suite in IN_README:
             readme = README.read_text(encoding="utf-8")
-            if with_main_table(readme, report) != readme:
-                found.append(README.name)
+            if with_table(readme, suite, report) != readme:
+                found.append(f"{README.name}, {IN_README[suite].mark}")
     return found
 
 
-def with_main_table(readme: str, report: Report) -> str:
-    """The README with its table and figure as a report gives them."""
-    before, rest = readme.split(BEGIN)
-    after = rest.split(END)[1]
-    (table,) = (table for table in report.overviews if table.name == OVERVIEW)
-    (drawing,) = (drawing for drawing in report.drawings if drawing.name == FIGURE)
-    picture = f"![{drawing.title}](results/{MAIN}/report/figures/{FIGURE}.svg)"
-    parts = [BEGIN, markdown_table(table), picture, f"*{drawing.caption}*", END]
-    return before + "\n\n".join(parts) + after
+def with_table(readme: str, suite: str, report: Report) -> str:
+    """The README with a suite's table, and its figure, as a report gives them."""
+    shown = IN_README[suite]
+    begin, end = f"<!-- {shown.mark}: begin (scripts/publish.py) -->", f"<!-- {shown.mark}: end -->"
+    before, rest = readme.split(begin)
+    after = rest.split(end)[1]
+    (table,) = (table for table in report.overviews if table.name == shown.table)
+    parts = [begin, markdown_table(table)]
+    if shown.figure is not None:
+        (drawing,) = (drawing for drawing in report.drawings if drawing.name == shown.figure)
+        picture = f"results/{suite}/report/figures/{shown.figure}.svg"
+        parts += [f"![{drawing.title}]({picture})", f"*{drawing.caption}*"]
+    return before + "\n\n".join([*parts, end]) + after
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Contact sheets: images, their counterfactuals under f and under each f_q, and what differs."""
 
 import base64
+import textwrap
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
@@ -15,6 +16,8 @@ from cfq_bench.figures.series import panels_of
 from cfq_bench.results.collect import Result
 
 PICTURES = "pictures"
+LETTERS = 20
+"""Of a name before it goes on in a second line."""
 NONE_FOUND = 0.85
 """Grey of an image that does not exist."""
 FAILED = (0.84, 0.15, 0.16)
@@ -42,7 +45,8 @@ def contact_sheets(results: Sequence[Result]) -> Figure:
         ax.set_title(title, loc="left")
         ax.imshow(np.concatenate(list(lines.values())), interpolation="none")
         tall = next(iter(lines.values())).shape[0]
-        ax.set_yticks([(k + 0.5) * tall - 0.5 for k in range(len(lines))], list(lines))
+        names = [textwrap.fill(name, LETTERS) for name in lines]
+        ax.set_yticks([(k + 0.5) * tall - 0.5 for k in range(len(lines))], names)
         ax.set_xticks([])
         ax.tick_params(length=0)
         ax.grid(False)
