@@ -239,7 +239,11 @@ def _scale_fallbacks(data: Dataset) -> dict[str, str]:
 
 
 def usable_device(name: str) -> torch.device:
-    """The device, after one allocation on it.
+    """The device, after one allocation on it; a GPU computes as a CPU does, up to rounding.
+
+    Left to itself, cuDNN rounds the factors of convolutions to 10 bits (TF32) and picks kernels
+    that add up in another order every time: a deployed network would answer otherwise elsewhere,
+    and a solver's point would fall short of its margin when it is looked at again.
 
     Raises:
         UserError: torch has no such device here.
@@ -247,6 +251,9 @@ def usable_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
+        if device.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.deterministic = True
     except (RuntimeError, AssertionError) as error:  # torch says both
         raise UserError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
     return device

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cfq_bench.actions.latent import LatentSpace
-from cfq_bench.actions.outcome import Solution
+from cfq_bench.actions.outcome import Solution, Status
 from cfq_bench.actions.semantic import SemanticSpace
 from cfq_bench.evaluation.audit_images import ImageQuestion, image_violations
 from tests.test_auditing import script
@@ -80,6 +80,11 @@ def far(solution: Solution) -> None:
     solution.point[int(solution.found.nonzero()[0])] -= 1.6
 
 
+def unfound(solution: Solution) -> None:
+    """An action that is said not to have been found, but is there."""
+    solution.status[solution.found.nonzero()[0]] = int(Status.NOT_FOUND)
+
+
 def cheaper(solution: Solution) -> None:
     solution.cost.mul_(0.99)
 
@@ -89,6 +94,7 @@ BREACHES: list[tuple[str, Callable[[Solution], None], set[str]]] = [
     ("box", moved(0, torch.nan), {"box", "cost", "margin", "image"}),
     ("radius", far, {"radius", "cost"}),
     ("box", cheaper, {"cost"}),
+    ("box", unfound, {"unchanged", "cost"}),
     ("semantic", moved(0, 0.5), {"latents"}),
     ("semantic", moved(D + 2, 0.25), {"fixed", "cost", "predictor"}),
     ("semantic", moved(D, 9.0), {"radius", "cost"}),
@@ -100,11 +106,12 @@ def test_every_breach_is_told(
     name: str, change: Callable[[Solution], None], rules: set[str]
 ) -> None:
     asked, solution = asked_and_answered(space_named(name))
+    first = int(solution.found.nonzero()[0])
     change(solution)
     table = image_violations(asked, solution)
     assert rules <= {*table["rule"]}
     if change is not cheaper:
-        assert {*table["row"]} == {int(solution.found.nonzero()[0])}
+        assert {*table["row"]} == {first}
 
 
 def test_an_edit_that_moves_a_fixed_attribute_s_predictor_is_told() -> None:

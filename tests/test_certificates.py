@@ -32,7 +32,7 @@ from cfq_bench.certificates.rounding import (
     with_activations,
 )
 from cfq_bench.errors import UserError
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit, Shipped
 from cfq_bench.quantization.storage import FloatLinear
 
 WIDTH, ROWS = 6, 40
@@ -69,9 +69,10 @@ def unit(
     step = step if per_channel else step[0, 0]
     scale = {None: None, "lsq": torch.tensor(2.3 / (2**act_bits - 1)), "pact": torch.tensor(1.7)}
     bias = linear.bias
-    return DeployedLinear(
+    shipped = Shipped(
         name, linear.weight, bias, step, bits, activation, scale[activation], act_bits
     )
+    return DeployedLinear(shipped)
 
 
 def deployed(

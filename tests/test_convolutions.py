@@ -255,6 +255,21 @@ def test_a_float_network_comes_back_bitwise(name: str) -> None:
     assert torch.equal(stored(x), teacher(x))
 
 
+def test_modules_without_weights_come_back_as_they_were() -> None:
+    x = images().abs()
+    modules = [
+        nn.AvgPool2d(3, 1, 1, count_include_pad=False),
+        nn.AvgPool2d(2, divisor_override=3),
+        nn.AdaptiveMaxPool2d(2),
+        nn.Dropout(0.5),
+        nn.Dropout2d(0.5),
+    ]
+    for module in modules:
+        network = nn.Sequential(module, nn.Flatten()).eval()
+        stored = network_from_bytes(network_to_bytes(network), "test")
+        assert torch.equal(stored(x), network(x)), module
+
+
 @every_backbone
 def test_gradients_reach_the_image_as_in_the_simulation(name: str) -> None:
     network = network_of(folded_of(name)).eval()

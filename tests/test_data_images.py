@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cfq_bench.config.images import ImageSettings
-from cfq_bench.config.loader import load_settings, settings_from_config
+from cfq_bench.config.loader import load_settings, packaged_conf_dir, settings_from_config
 from cfq_bench.data import celeba, fashion_mnist, mnist
 from cfq_bench.data.datamodule import SplitDataModule
 from cfq_bench.data.idx import read_idx
@@ -88,6 +88,8 @@ def test_a_part_of_celeba_is_enough(folder: Path) -> None:
     ("content", "words"),
     [
         (b"nothing", "not a whole gzip file"),
+        (gzip.compress(b"data" * 99)[:-30] + b"\xff" * 30, "not a whole gzip file"),
+        (gzip.compress(bytes([0, 0, 8, 3, 0, 0])), "is not an IDX file"),
         (None, "announces 4 values and holds 3"),
     ],
 )
@@ -100,6 +102,49 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes | None, words: s
         path.write_bytes(content)
     with pytest.raises(UserError, match=words):
         read_idx(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [(np.arange(119) % 10, "120 images and 119 labels"), (np.arange(120) % 11, "has the label 10")],
+)
+def test_labels_that_do_not_fit_the_images_are_named(
+    tmp_path: Path, labels: np.ndarray, words: str
+) -> None:
+    folder = write_idx_files(tmp_path / mnist.FOLDER)
+    write_idx(folder / "t10k-labels-idx1-ubyte.gz", labels)
+    with pytest.raises(UserError, match=words):
+        mnist.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (celeba.PARTITION, b"000001.jpg 0 1\n", "a line is an image's name and 0, 1 or 2"),
+        (celeba.PARTITION, b"000001.jpg 0\n000001.jpg 1\n", "two lines for 000001.jpg"),
+        (celeba.ATTRIBUTES, b"1\n\xff\xfe\n", "cannot be read"),
+        ("img_align_celeba/000001.jpg", b"no picture", "no image that can be decoded"),
+    ],
+)
+def test_damaged_parts_of_celeba_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, words: str
+) -> None:
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path / "cache"))
+    folder = write_celeba(tmp_path / celeba.FOLDER)
+    (folder / name).write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        celeba.load(tmp_path)
+
+
+def test_images_are_cached_in_parts_and_stay_in_order(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = celeba.load(folder).pixels
+    monkeypatch.setenv("CFQ_BENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(celeba, "SHARD", 33)
+    assert torch.equal(celeba.load(folder).pixels, whole)
+    assert len(list(tmp_path.glob("images/*.pt"))) == 3
+    assert torch.equal(celeba.load(folder).pixels, whole)
 
 
 def test_what_is_not_there_is_said_with_how_to_get_it(
@@ -143,19 +188,28 @@ def test_check_and_describe_know_images(folder: Path) -> None:
 
 
 def test_a_data_set_brings_defaults_that_every_word_of_a_user_beats() -> None:
-    plain = load_settings("cfq", "mnist")
+    plain = load_settings("cfq", "celeba")
     assert (plain.backbone.name, plain.solver.name) == ("small_cnn", "latent_search")
-    assert plain.evaluation.max_rows == 200
-    assert plain.method.model_dump()["pool_size"] == 1024
-    assert "pool_size" not in load_settings("lsq", "mnist").method.model_dump()
+    assert plain.evaluation.max_rows == 100
+    assert plain.method.model_dump()["pool_size"] == 2048
+    assert "pool_size" not in load_settings("lsq", "celeba").method.model_dump()
     own = load_settings(
         "cfq",
-        "mnist",
+        "celeba",
         backbone="mlp2",
         overrides=["evaluation.max_rows=7", "method.pool_size=9", "solver=pgd"],
     )
     assert (own.backbone.name, own.solver.name) == ("mlp2", "pgd")
     assert (own.evaluation.max_rows, own.method.model_dump()["pool_size"]) == (7, 9)
+
+
+@pytest.mark.parametrize("line", ["data.fit.epochs=1", "regime=moderate", "allocator=hawq"])
+def test_what_a_data_set_s_defaults_cannot_say_is_refused(line: str, tmp_path: Path) -> None:
+    text = (packaged_conf_dir() / "data" / "mnist.yaml").read_text()
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"{text}  - {line}\n")
+    with pytest.raises(UserError, match=f"{line.split('=')[0]} cannot be set there"):
+        load_settings("lsq", str(mine))
 
 
 def test_a_record_of_images_gives_its_settings_back() -> None:

@@ -11,6 +11,7 @@ from cfq_bench.actions.latent import Coded, LatentSpace
 from cfq_bench.actions.outcome import Status
 from cfq_bench.actions.semantic import SemanticSpace, directions, in_l1_ball
 from cfq_bench.actions.solver import Solver, make_solver
+from cfq_bench.actions.teacher_actions import teacher_actions
 from cfq_bench.autoencoder.network import Autoencoder
 from cfq_bench.config.images import AutoencoderSettings, LatentSettings, SemanticSettings
 from cfq_bench.config.loader import load_settings
@@ -145,6 +146,39 @@ def test_l1_projection_is_the_nearest_point_of_the_ball() -> None:
 def test_attributes_that_do_not_exist_are_named() -> None:
     with pytest.raises(UserError, match="unknown attribute 'cap'"):
         semantic_space(attributes={"cap": 1.0})
+
+
+def test_attributes_that_all_images_share_have_no_direction() -> None:
+    made = SemanticSettings(
+        name="made",
+        kind="semantic",
+        autoencoder=CODER,
+        attributes={"hat": 1.0},
+        fixed=[],
+        radius=1.0,
+        ridge=1e-3,
+    )
+    labels = pd.DataFrame({"hat": [1] * 400})
+    with pytest.raises(UserError, match="'hat' is the same in all train images"):
+        SemanticSpace(made, Coded(Plain()), latents(), labels)
+
+
+class Lossy(Plain):
+    """Forgets the first pixel."""
+
+    def decode(self, z: Tensor) -> Tensor:
+        return super().decode(torch.cat([torch.zeros_like(z[:, :1]), z[:, 1:]], 1))
+
+
+def test_a_reconstruction_that_the_teacher_rejects_is_no_valid_point() -> None:
+    space = latent_space(Lossy())
+    model = Half([1.0, 0.0, 0.0, 0.0, 0.0])
+    x = torch.tensor([[3.0, 0, 0, 0, 0], [0.0, 0, 0, 0, 0]])[:, None, None]
+    assert model(x).argmax(1).tolist() == [1, 0]
+    points = teacher_actions(model, space, x, "favourable", steps=1, step_size=0.1, keep="last")
+    assert points.target.tolist() == [1, 1]
+    assert points.valid.tolist() == [False, False]
+    assert torch.equal(points.point[0], space.origin(x)[0])
 
 
 def solver(*overrides: str) -> Solver:

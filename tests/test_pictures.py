@@ -145,6 +145,15 @@ def test_a_record_of_images_keeps_a_few_of_them(records: dict[str, Record]) -> N
     assert kept["fp32"]["held"] == kept["fp32"]["found"] == [True] * SHOWN
 
 
+def test_where_nobody_has_an_action_there_is_nothing_to_show(tmp_path: Path) -> None:
+    write_idx_files(tmp_path / mnist.FOLDER)
+    options = Options(tmp_path / "results", tmp_path / "cache", tmp_path, wandb="disabled")
+    record = run(settings_of("fp32", "mnist", "evaluation.kappa=900.0"), options)
+    assert record.status == "ok", record.reason
+    assert record.metrics["recourse/frr"] == 0.0
+    assert "pictures" not in record.details
+
+
 def test_names_of_images_survive_the_archive(records: dict[str, Record]) -> None:
     rows = {
         "favourable": Validity.of(["test-7", "test-12"], [True, False]),

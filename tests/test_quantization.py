@@ -16,7 +16,7 @@ from cfq_bench.config.settings import QuantizationSettings
 from cfq_bench.methods.allocators.gumbel import discretise
 from cfq_bench.quantization.allocation import fewest_average, least_cost, spend_rest
 from cfq_bench.quantization.cost import average_bits, bit_operations
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, Shipped
 from cfq_bench.quantization.float_pass import float_pass
 from cfq_bench.quantization.functional import (
     LEAST_STEP,
@@ -450,7 +450,7 @@ def test_deployed_activations_round_exact_ties_as_the_simulation_does(
         values = (torch.arange(width) + 0.5) * step  # ties, up to the rounding of float32
         quantizer.log_scale.data[0] = scale.log()
         scale = quantizer.log_scale.detach()[0].exp()
-        unit = DeployedLinear("unit", torch.eye(width), None, one, 8, kind, scale, bits)
+        unit = DeployedLinear(Shipped("unit", torch.eye(width), None, one, 8, kind, scale, bits))
         with torch.no_grad():
             assert torch.equal(unit(values), quantizer.one(values, 0))
 

@@ -27,7 +27,7 @@ from cfq_bench.evaluation.tally import Evaluation
 from cfq_bench.evaluation.teacher_recourse import Direction
 from cfq_bench.experiment import Options, make_context, run
 from cfq_bench.methods.base import Context, fit_method, make_method
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, Shipped
 from cfq_bench.record.record import Record
 from cfq_bench.report.paper import paper_table
 from cfq_bench.training.trainer import Runtime
@@ -244,7 +244,9 @@ def one_layer() -> DeployedNetwork:
     """Margin of class 1: 3 codes of step 0.5 on z, minus 1.5: z - 1 in units of 1.5."""
     weight = torch.tensor([[0.0, 0.0, 0.0], [1.5, 0.0, 0.0]])
     bias, step = torch.tensor([0.0, -1.5]), torch.tensor([[0.5]])
-    return DeployedNetwork([DeployedLinear("layer1", weight, bias, step, 4, None, None, 32)])
+    return DeployedNetwork(
+        [DeployedLinear(Shipped("layer1", weight, bias, step, 4, None, None, 32))]
+    )
 
 
 def steps_of(networks: Sequence[nn.Module]) -> list[float]:

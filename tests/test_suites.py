@@ -334,6 +334,17 @@ def test_a_device_that_is_not_there_ends_the_suite_before_a_run(
     assert RecordStore(results).all() == []
 
 
+def test_the_device_of_other_machines_is_not_looked_for_here(
+    write_suite: Callable[..., Path], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def enough(plan: Plan, options: SuiteOptions) -> Any:
+        raise UserError(f"{options.executor} on {plan.device}")
+
+    monkeypatch.setattr("cfq_bench.suites.run.make_workers", enough)
+    done = call(write_suite(), results, "--executor", "submitit", "--device", "cuda:99")
+    assert done.stderr.splitlines()[-1] == "error: submitit on cuda:99"
+
+
 def test_workers_run_on_the_suite_s_device(
     write_suite: Callable[..., Path], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from cfq_bench.actions.solver import in_blocks
 from cfq_bench.backbones.base import Backbone
 from cfq_bench.config.settings import QuantizationSettings
 from cfq_bench.config.uncertainty import UncertaintySettings
-from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork
+from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, Shipped
 from cfq_bench.quantization.functional import lsq, pact, round_to_code
 from cfq_bench.quantization.layers import calibrated_scale
 from cfq_bench.quantization.network import QuantizedNetwork
@@ -223,16 +223,9 @@ def test_activations_stay_on_their_grid_next_to_their_value(quantize: str) -> No
 def test_one_layer_by_hand() -> None:
     """Codes (2, -1), step 1/2, input step 1, two bits (codes 0 to 3), draws (0.25, 0.75)."""
     weight = torch.tensor([[1.0, -0.5]])
-    unit = DeployedLinear(
-        "layer1",
-        weight,
-        torch.tensor([0.25]),
-        torch.tensor([[0.5]]),
-        3,
-        "lsq",
-        torch.tensor(1.0),
-        2,
-    )
+    step, one = torch.tensor([[0.5]]), torch.tensor(1.0)
+    shipped = Shipped("layer1", weight, torch.tensor([0.25]), step, 3, "lsq", one, 2)
+    unit = DeployedLinear(shipped)
     x = torch.tensor([[0.5, 0.5], [1.5, 2.2], [0.8, 9.0], [-4.0, 1.3]])
     # Nearest codes, ties to even: (0, 0), (2, 2), (1, 3), (0, 1).
     assert unit(x)[:, 0].tolist() == [0.25, 1.25, -0.25, -0.25]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from cfq_bench.actions.solver import IMAGE_BLOCK, in_blocks
 from cfq_bench.autoencoder.network import Autoencoder
-from cfq_bench.config.images import LatentSettings
+from cfq_bench.config.images import LatentSettings, SemanticSettings
 
 ROUNDING = 1e-6
 """Share by which a length may exceed its bound before it is shortened: a shortened one may end a
@@ -39,6 +39,18 @@ class Coded:
         for name, value in sorted(network.state_dict().items()):
             digest.update(name.encode() + value.cpu().numpy().tobytes())
         self.fingerprint = digest.hexdigest()
+
+
+def resolved_sha256(
+    settings: LatentSettings | SemanticSettings, coded: Coded, **fitted: Tensor
+) -> str:
+    """sha256 of a space's settings, its autoencoder, and what was fitted to the train latents."""
+    resolved = {
+        "settings": settings.model_dump(mode="json"),
+        "autoencoder": coded.fingerprint,
+        **{name: values.tolist() for name, values in fitted.items()},
+    }
+    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
 
 
 class LatentSpace:
@@ -64,13 +76,7 @@ class LatentSpace:
     @property
     def fingerprint(self) -> str:
         """sha256 of the settings, the autoencoder's weights and the box."""
-        resolved = {
-            "settings": self.settings.model_dump(mode="json"),
-            "autoencoder": self.coded.fingerprint,
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-        }
-        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+        return resolved_sha256(self.settings, self.coded, low=self.low, high=self.high)
 
     def origin(self, x: Tensor) -> Tensor:
         """E(x)."""

@@ -7,8 +7,6 @@ of the latents. What the decoder and a classifier make of an edit is not linear:
 cannot be read off the pixels differently is not promised.
 """
 
-import hashlib
-import json
 from collections.abc import Callable
 
 import pandas as pd
@@ -16,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cfq_bench.actions.latent import ROUNDING, Coded
+from cfq_bench.actions.latent import ROUNDING, Coded, resolved_sha256
 from cfq_bench.config.images import SemanticSettings
-from cfq_bench.errors import unknown_name
+from cfq_bench.errors import UserError, unknown_name
 
 
 class SemanticSpace:
@@ -34,7 +32,7 @@ class SemanticSpace:
         attributes: of the train images, 1 where an image has one.
 
     Raises:
-        UserError: an attribute does not exist.
+        UserError: an attribute does not exist, or no train image differs in it.
     """
 
     def __init__(
@@ -51,6 +49,11 @@ class SemanticSpace:
         for name in self.names:
             if name not in attributes:
                 raise unknown_name("attribute", name, attributes.columns)
+            if attributes[name].nunique() < 2:
+                raise UserError(
+                    f"attribute {name!r} is the same in all train images: there is no direction "
+                    "in which to edit it"
+                )
         device = train_latents.device
         count = len(settings.attributes)
         self.free = torch.arange(len(self.names), device=device) < count
@@ -62,12 +65,7 @@ class SemanticSpace:
     @property
     def fingerprint(self) -> str:
         """sha256 of the settings, the autoencoder's weights and the directions."""
-        resolved = {
-            "settings": self.settings.model_dump(mode="json"),
-            "autoencoder": self.coded.fingerprint,
-            "directions": self.directions.tolist(),
-        }
-        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+        return resolved_sha256(self.settings, self.coded, directions=self.directions)
 
     def origin(self, x: Tensor) -> Tensor:
         """E(x), and no edit."""

@@ -82,7 +82,8 @@ def teacher_actions(
 ) -> RecoursePoints:
     """K-step teacher actions (paper, Section 4.1), one for each row.
 
-    Rows that the teacher already gives the target need no action: their point is the factual.
+    Rows that the teacher already gives the target need no action: their point is the factual. An
+    image's is its reconstruction, which the teacher may see otherwise; it is then not valid.
 
     Args:
         teacher: inputs to logits.
@@ -104,8 +105,9 @@ def teacher_actions(
         point = torch.where(reached[:, None], space.origin(x), point)
         inputs = space.to_input(point)
         logits = teacher(inputs)
+        valid = torch.where(reached, logits.argmax(dim=1) == target, valid)
     rows = torch.arange(len(x), device=x.device)
-    return RecoursePoints(rows, point, inputs, target, (valid | reached) & takes_part, logits)
+    return RecoursePoints(rows, point, inputs, target, valid & takes_part, logits)
 
 
 def recourse_pool(

@@ -18,9 +18,9 @@ class Config(BackboneSettings):
     """Units of each hidden layer; empty: logistic regression."""
 
     def halved(self) -> "Config | None":
-        """Half the hidden units; None without any."""
+        """Half the hidden units; None without any, or with one in each layer."""
         fewer = [max(1, units // 2) for units in self.hidden]
-        return self.model_copy(update={"hidden": fewer}) if fewer else None
+        return None if fewer == self.hidden else self.model_copy(update={"hidden": fewer})
 
 
 class MLP(Backbone):

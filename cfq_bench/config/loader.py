@@ -169,9 +169,10 @@ def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
     """
     if "kind" in raw and group in KINDS:
         kinds = KINDS[group]
-        if raw["kind"] not in kinds:
-            raise unknown_name(f"{group}.kind", str(raw["kind"]), kinds)
-        return kinds[raw["kind"]]
+        kind = str(raw["kind"])
+        if kind not in kinds:
+            raise unknown_name(f"{group}.kind", kind, kinds)
+        return kinds[kind]
     default = FILES[group]
     module = raw.get("module")
     if not issubclass(default, PlugIn) or not isinstance(module, str):
@@ -236,10 +237,19 @@ def _load_group(
 
 
 def _data_defaults(data: Named, base: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """What a run on these data starts from, below everything that a user says."""
+    """What a run on these data starts from, below everything that a user says.
+
+    Raises:
+        UserError: a key that has its own place in the file, or is unknown.
+    """
     if not isinstance(data, ImageSettings):
         return {}
     defaults = _parse_overrides(data.defaults)
+    for path in defaults:
+        if path[0] == "data" or path in (("regime",), ("allocator",)):
+            raise UserError(
+                f"defaults of data set {data.name}: {'.'.join(path)} cannot be set there"
+            )
     _refuse_unknown_heads(defaults, base)
     return defaults
 

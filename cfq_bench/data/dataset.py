@@ -18,8 +18,8 @@ from cfq_bench.data.table import Table, impute, load_table
 from cfq_bench.errors import UserError
 from cfq_bench.seeds import derive_seed
 
-IMAGE_BLOCK = 256
-"""Images per network call."""
+READ_BLOCK = 256
+"""Images that are looked at together where all of them are."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,18 @@ class Split:
         """Model inputs of some rows, (B, d) or (B, C, H, W) float32."""
         return as_inputs(self.x[rows])
 
+    @property
+    def block(self) -> int:
+        """Rows in each of `blocks` but the last."""
+        return max(1, len(self)) if self.x.dim() == 2 else READ_BLOCK
+
     def blocks(self) -> Iterator[Tensor]:
         """Model inputs of all rows: a table as one block, images in small ones.
 
         What a network of convolutions keeps of thousands of images at once fits in no memory.
         """
-        size = max(1, len(self)) if self.x.dim() == 2 else IMAGE_BLOCK
-        for start in range(0, len(self), size):
-            yield self.inputs(slice(start, start + size))
+        for start in range(0, len(self), self.block):
+            yield self.inputs(slice(start, start + self.block))
 
 
 def as_inputs(x: Tensor) -> Tensor:
@@ -164,8 +168,8 @@ def fingerprint(splits: Iterable[Split]) -> str:
     """sha256 over inputs and labels."""
     digest = hashlib.sha256()
     for split in splits:
-        digest.update(split.x.cpu().numpy().tobytes())
-        digest.update(split.y.cpu().numpy().tobytes())
+        for tensor in (split.x, split.y):
+            digest.update(tensor.cpu().contiguous().numpy().data)  # no copy: images are gigabytes
     return digest.hexdigest()
 
 

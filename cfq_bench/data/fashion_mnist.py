@@ -7,9 +7,8 @@ networks are least sure of, to T-shirt/top, which it is most often taken for; bo
 
 from pathlib import Path
 
-from cfq_bench.data.idx import load_idx
+from cfq_bench.data.idx import idx_files, load_idx
 from cfq_bench.data.images import Images
-from cfq_bench.data.sources import RawFile
 
 FOLDER = "fashion_mnist/FashionMNIST/raw"
 _PAGE = "https://github.com/zalandoresearch/fashion-mnist"
@@ -28,9 +27,7 @@ _SHA256 = {
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
     ),
 }
-FILES = tuple(
-    RawFile(FOLDER, name, sha256, _PAGE, f"{_URL}/{name}") for name, sha256 in _SHA256.items()
-)
+FILES = idx_files(FOLDER, _PAGE, _URL, _SHA256)
 CLASSES = (
     "T-shirt/top",
     "Trouser",

@@ -6,6 +6,8 @@ torchvision made is found.
 """
 
 import gzip
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,11 @@ from cfq_bench.errors import UserError
 _UNSIGNED_BYTES = 0x08
 
 
+def idx_files(folder: str, page: str, url: str, sha256: Mapping[str, str]) -> tuple[RawFile, ...]:
+    """The files of a data set, by their checksums, in the order that `load_idx` wants."""
+    return tuple(RawFile(folder, name, sha, page, f"{url}/{name}") for name, sha in sha256.items())
+
+
 def read_idx(path: Path) -> np.ndarray:
     """Read a gzipped IDX file of unsigned bytes.
 
@@ -27,12 +34,13 @@ def read_idx(path: Path) -> np.ndarray:
     """
     try:
         raw = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a whole gzip file: {error}") from None
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] != _UNSIGNED_BYTES:
+    head = 4 + 4 * raw[3] if len(raw) >= 4 else 4
+    if len(raw) < head or raw[:2] != b"\0\0" or raw[2] != _UNSIGNED_BYTES:
         raise UserError(f"{path} is not an IDX file of unsigned bytes")
     sizes = np.frombuffer(raw, dtype=">u4", count=raw[3], offset=4).astype(int)
-    values = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3])
+    values = np.frombuffer(raw, dtype=np.uint8, offset=head)
     if len(values) != sizes.prod():
         raise UserError(f"{path} announces {sizes.prod()} values and holds {len(values)}")
     return values.reshape(sizes)
@@ -51,10 +59,16 @@ def load_idx(
     """
     paths = [obtain(raw, data_dir) for raw in files]
     parts = [read_idx(path) for path in paths]
+    for i in (0, 2):
+        found, codes = parts[i], parts[i + 1]
+        if len(found) != len(codes):
+            raise UserError(f"{paths[i]}: {len(found)} images and {len(codes)} labels")
+        if codes.max(initial=0) >= len(names):
+            raise UserError(
+                f"{paths[i + 1]} has the label {codes.max()}: they are 0 to {len(names) - 1}"
+            )
     pixels = np.concatenate([parts[0], parts[2]])[:, None]  # (N, 1, 28, 28)
     codes = np.concatenate([parts[1], parts[3]])
-    if len(pixels) != len(codes):
-        raise UserError(f"{paths[0].parent}: {len(pixels)} images and {len(codes)} labels")
     counts = {"train": len(parts[0]), "test": len(parts[2])}
     ids = [f"{part}-{i}" for part, count in counts.items() for i in range(count)]
     labels = pd.Series([names[code] for code in codes], index=ids, name=column)

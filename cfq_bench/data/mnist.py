@@ -6,9 +6,8 @@ handwritten digits, 28 x 28; rows are called ``train-0`` ... and ``test-0`` ... 
 
 from pathlib import Path
 
-from cfq_bench.data.idx import load_idx
+from cfq_bench.data.idx import idx_files, load_idx
 from cfq_bench.data.images import Images
-from cfq_bench.data.sources import RawFile
 
 FOLDER = "mnist/MNIST/raw"
 _PAGE = "https://github.com/cvdfoundation/mnist"
@@ -27,9 +26,7 @@ _SHA256 = {
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
     ),
 }
-FILES = tuple(
-    RawFile(FOLDER, name, sha256, _PAGE, f"{_URL}/{name}") for name, sha256 in _SHA256.items()
-)
+FILES = idx_files(FOLDER, _PAGE, _URL, _SHA256)
 
 
 def load(data_dir: Path | None) -> Images:

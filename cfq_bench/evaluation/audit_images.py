@@ -53,7 +53,7 @@ class ImageQuestion:
 
 @torch.no_grad()
 def image_violations(asked: ImageQuestion, solution: Solution) -> pd.DataFrame:
-    """Everything that is wrong with the actions found, in the columns of `raw_violations`."""
+    """Everything that is wrong with the answers, in the columns of `raw_violations`; on a CPU."""
     rows = (solution.status == int(Status.FOUND)).nonzero()[:, 0]
     origin, point = asked.coded.encode(asked.x[rows]), solution.point[rows]
     images = asked.to_image(point)
@@ -68,7 +68,26 @@ def image_violations(asked: ImageQuestion, solution: Solution) -> pd.DataFrame:
     found += lines(short, "", "margin", _shows(margins), lambda _: f"above {asked.kappa:g}")
     table = table_of(found)
     table["row"] = rows.numpy()[table["row"].to_numpy(dtype=np.int64)]
+    table = pd.concat([table, table_of(_statuses(asked, solution))])
     return table.sort_values("row", kind="stable", ignore_index=True)
+
+
+def _statuses(asked: ImageQuestion, solution: Solution) -> list[Line]:
+    """Images whose reconstruction has the target, and those alone, are left as they are."""
+    status = solution.status.numpy()
+    found, needless = (status == int(each) for each in (Status.FOUND, Status.NOT_NEEDED))
+    origin = asked.coded.encode(asked.x)
+    own = margins_alone(asked.model, asked.coded.decode(origin), asked.target)
+    same = (solution.point[:, : origin.shape[1]] == origin).all(1)
+    same &= (solution.point[:, origin.shape[1] :] == 0).all(1)
+    cost, shown = solution.cost.numpy(), _shows(status)
+    expected = np.where(needless, 0.0, np.inf)
+    return [
+        *lines(~needless & (own > MARGIN_TOLERANCE), "", "status", shown, lambda _: "not needed"),
+        *lines(needless & (own < -MARGIN_TOLERANCE), "", "status", shown, lambda _: "needed"),
+        *lines(~found & ~same.numpy(), "", "unchanged", shown, lambda _: "as it is unless found"),
+        *lines(~found & (cost != expected), "", "cost", _shows(cost), _shows(expected)),
+    ]
 
 
 def _moves(

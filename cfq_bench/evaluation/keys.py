@@ -60,7 +60,7 @@ METRICS: dict[str, MetricInfo] = {
         "reconstruction", "mean squared error of a pixel in [0, 1], evaluated images", False
     ),
     "action/reconstruction_agreement": MetricInfo(
-        "agreement D(E(x))", "share of evaluated images with f(D(E(x))) = f(x)", True
+        "agree D(E(x))", "share of evaluated images with f(D(E(x))) = f(x)", True
     ),
     "certificate/backend": MetricInfo(
         "backend", "share of actions that hold on f_q on every backend (proved)", True

@@ -27,6 +27,8 @@ from cfq_bench.actions.space import ActionSpace
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.teacher_recourse import Direction
 
+IMAGES = 256
+"""Images that perturbations are taken of together: a network's gradients for them fit in memory."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Levels of the margins that a record keeps."""
 
@@ -120,8 +122,9 @@ def _in_balls(
     generator = torch.Generator().manual_seed(seed)
     shape = inputs.shape[1:]
     width = shape.numel()
-    for start in range(0, len(inputs), CHUNK):
-        rows = slice(start, start + CHUNK)
+    chunk = CHUNK if inputs.dim() == 2 else IMAGES
+    for start in range(0, len(inputs), chunk):
+        rows = slice(start, start + chunk)
         centres = inputs[rows].flatten(1)
         way = torch.randn(samples, len(centres), width, generator=generator)
         way = way / way.norm(dim=2, keepdim=True)
@@ -139,6 +142,12 @@ def linear_perturbation(f: Model, f_q: Model, inputs: Tensor, radius: float) -> 
     Returns:
         (B,) float64.
     """
+    if inputs.dim() == 2:
+        return _linear(f, f_q, inputs, radius)
+    return torch.cat([_linear(f, f_q, part, radius) for part in torch.split(inputs, IMAGES)])
+
+
+def _linear(f: Model, f_q: Model, inputs: Tensor, radius: float) -> Tensor:
     at = inputs.detach().requires_grad_(True)
     difference = f_q(at) - f(at)
     reach = []

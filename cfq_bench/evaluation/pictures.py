@@ -30,7 +30,7 @@ def pictures(
     on_q: Solution,
     kappa: float,
 ) -> dict[str, Any]:
-    """What a record keeps of images; nothing of tables.
+    """What a record keeps of images; nothing of tables, nor where nobody has an action on f.
 
     Args:
         f_q: the quantized model.
@@ -49,6 +49,8 @@ def pictures(
         return {}
     on_f = favourable.solutions[kappa]
     shown = on_f.found.nonzero()[:SHOWN, 0]
+    if not len(shown):
+        return {}
     x, point = favourable.x[shown], on_f.point[shown]
     on_teacher = space.to_input(point)
     held = in_blocks(f_q)(on_teacher).argmax(1) == favourable.target[shown]

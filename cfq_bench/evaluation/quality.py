@@ -37,7 +37,7 @@ def add_quality(
     on_f, on_q = favourable.solutions[settings.kappa], result.on_q
     both = on_f.found & on_q.found
     origin = space.origin(favourable.x[both])
-    if not space.quality(origin, origin):
+    if not space.quality(origin[:0], origin[:0]):
         return result
     tally = Tally()
     for suffix, solution in (("f", on_f), ("q", on_q)):

@@ -56,8 +56,12 @@ def contact_sheets(results: Sequence[Result]) -> Figure:
 
 
 def _of_least_seed(results: Sequence[Result]) -> list[Result]:
-    least = min(result.seed for result in results)
-    return [result for result in results if result.seed == least]
+    """One result for each row, that of its least seed."""
+    found: dict[str, Result] = {}
+    for result in sorted(results, key=lambda one: one.seed):
+        found.setdefault(result.row, result)
+    order = dict.fromkeys(result.row for result in results)
+    return [found[row] for row in order]
 
 
 def _lines(results: Sequence[Result]) -> Iterator[tuple[str, Pixels]]:

@@ -7,13 +7,14 @@ together. The pruned network is then trained and quantized under CFQ's objective
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from cfq_bench.config.cfq import CFQSettings
 from cfq_bench.config.compression import PruneSettings
 from cfq_bench.methods.cfq import CFQ
-from cfq_bench.methods.stages import Pruned
+from cfq_bench.methods.stages import Pruned, most_scored
 from cfq_bench.quantization.pruning import sensitivity
 
 
@@ -35,6 +36,9 @@ class CFQPrune(Pruned, CFQ):
         points = self.all_points()
         if config.valid_only:
             points = points.take(points.valid)
+        most = most_scored(points.inputs)
+        if most is not None and len(points.target) > most:
+            points = points.take(torch.arange(most, device=points.target.device))
 
         def at_points(logits: Tensor) -> Tensor:
             return self.validity(logits, points)

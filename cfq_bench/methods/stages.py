@@ -65,6 +65,11 @@ class FloatStage(QATMethod):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+def most_scored(x: Tensor) -> int | None:
+    """How many of a table's rows, or of images, scores are taken on; None: all."""
+    return None if x.dim() == 2 else SCORED_IMAGES
+
+
 class Pruned(FloatStage):
     """Removes weights or neurons of a copy of the teacher; subclasses score them.
 
@@ -86,7 +91,7 @@ class Pruned(FloatStage):
     def scored_rows(self) -> tuple[Tensor, Tensor]:
         """Inputs and labels that scores are taken on: a table's train rows, or many images."""
         train = self.context.data.train
-        rows = slice(None if train.x.dim() == 2 else SCORED_IMAGES)
+        rows = slice(most_scored(train.x))
         return train.inputs(rows), train.y[rows]
 
     def make_student(self) -> Backbone:
@@ -145,17 +150,18 @@ class Student(FloatStage):
         """
         context = self.context
         teacher, backbone = context.teacher, context.settings.backbone
-        smaller = backbone.halved()
+        own = self.config.student_hidden
+        if own is None or not getattr(backbone, "hidden", [1]):
+            smaller = backbone.halved()
+        elif hasattr(backbone, "hidden"):
+            smaller = backbone.model_copy(update={"hidden": own})
+        else:
+            raise UserError(
+                f"method.student_hidden {own} is for MLPs, and backbone {backbone.name} is "
+                "none: set it to null for half the channels"
+            )
         if smaller is None:
             raise NotApplicableError("the backbone has no hidden units: no student is smaller")
-        own = self.config.student_hidden
-        if own is not None:
-            if not hasattr(backbone, "hidden"):
-                raise UserError(
-                    f"method.student_hidden {own} is for MLPs, and backbone {backbone.name} is "
-                    "none: set it to null for half the channels"
-                )
-            smaller = backbone.model_copy(update={"hidden": own})
         seed = derive_seed(context.settings.seed, "student", "init")
         student = make_backbone(type(teacher), smaller, teacher.shape, seed, teacher.classes)
         count, most = (sum(p.numel() for p in net.parameters()) for net in (student, teacher))

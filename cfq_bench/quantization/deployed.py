@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,10 @@ from cfq_bench.quantization.functional import lsq, pact, signed_range, unsigned_
 from cfq_bench.quantization.window import Window
 
 
-class DeployedLayer(nn.Module, ABC):
-    """A layer whose weights are int8 codes times a step.
+class Shipped(NamedTuple):
+    """What a quantized layer is when it leaves training.
 
-    Args:
+    Attributes:
         name: the unit's name.
         weight: float weights to be coded, (out, in) or (out, in, k, k).
         bias: (out,) float, kept in float.
@@ -25,6 +25,23 @@ class DeployedLayer(nn.Module, ABC):
         activation: lsq, pact, or None for an input that is not quantized.
         scale: the activation's step (lsq) or threshold alpha (pact).
         activation_bits: of the input; 32 where it is not quantized.
+    """
+
+    name: str
+    weight: Tensor
+    bias: Tensor | None
+    step: Tensor
+    bits: int
+    activation: Literal["lsq", "pact"] | None
+    scale: Tensor | None
+    activation_bits: int
+
+
+class DeployedLayer(nn.Module, ABC):
+    """A layer whose weights are int8 codes times a step.
+
+    Args:
+        shipped: what it is made of.
 
     Attributes:
         offset: draws of stochastic rounding of one input, in its shape, for deployment variants;
@@ -37,18 +54,9 @@ class DeployedLayer(nn.Module, ABC):
     scale: Tensor | None
     offset: Tensor | None
 
-    def __init__(
-        self,
-        name: str,
-        weight: Tensor,
-        bias: Tensor | None,
-        step: Tensor,
-        bits: int,
-        activation: Literal["lsq", "pact"] | None,
-        scale: Tensor | None,
-        activation_bits: int,
-    ) -> None:
+    def __init__(self, shipped: Shipped) -> None:
         super().__init__()
+        name, weight, bias, step, bits, activation, scale, activation_bits = shipped
         self.name, self.bits, self.activation_bits = name, bits, activation_bits
         self.activation = activation
         low, high = signed_range(bits)
@@ -100,19 +108,8 @@ class DeployedLinear(DeployedLayer):
 class DeployedConv2d(DeployedLayer):
     """A deployed convolution; `window` is where it looks, the rest as `DeployedLayer`."""
 
-    def __init__(
-        self,
-        name: str,
-        weight: Tensor,
-        bias: Tensor | None,
-        step: Tensor,
-        bits: int,
-        activation: Literal["lsq", "pact"] | None,
-        scale: Tensor | None,
-        activation_bits: int,
-        window: Window,
-    ) -> None:
-        super().__init__(name, weight, bias, step, bits, activation, scale, activation_bits)
+    def __init__(self, shipped: Shipped, window: Window) -> None:
+        super().__init__(shipped)
         self.window = window
 
     @property

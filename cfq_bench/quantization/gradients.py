@@ -42,6 +42,6 @@ def summed_sizes(given: Tensor, slope: Tensor, window: Window | None) -> Tensor:
 def _of_rows(given: Tensor, slope: Tensor, window: Window) -> Iterator[Tensor]:
     """Gradients (b, C_out, C_in * k * k) of some rows after others."""
     weights = slope.shape[1] * given.shape[1] * window.kernel[0] * window.kernel[1]
-    count = max(1, ELEMENTS // max(weights, given[0].numel() * window.kernel[0] ** 2))
+    count = max(1, ELEMENTS // max(weights, given[0].numel() * window.kernel[0] * window.kernel[1]))
     for values, slopes in zip(torch.split(given, count), torch.split(slope, count), strict=True):
         yield slopes.flatten(2) @ window.patches(values).transpose(1, 2)

@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from cfq_bench.quantization.deployed import (
     DeployedLinear,
     DeployedNetwork,
     DeployedSplit,
+    Shipped,
 )
 from cfq_bench.quantization.functional import GREATEST_STEP, LEAST_STEP, gumbel_softmax
 from cfq_bench.quantization.layers import (
@@ -264,7 +264,7 @@ class QuantizedNetwork(nn.Module):
                 blocks = [_deploy_linear(block) for block in layer.blocks]
                 layers.append(DeployedSplit(blocks, layer.sizes))
             elif isinstance(layer, QuantConv2d):
-                layers.append(DeployedConv2d(*_shipped(layer), layer.window))
+                layers.append(DeployedConv2d(_shipped(layer), layer.window))
             elif isinstance(layer, QuantLinear):
                 layers.append(_deploy_linear(layer))
             else:
@@ -297,26 +297,13 @@ def _bias(source: nn.Module) -> Tensor | None:
     return source.bias if isinstance(source, LAYERS) else None
 
 
-class _Shipped(NamedTuple):
-    """The arguments that deployed layers of every kind have."""
-
-    name: str
-    weight: Tensor
-    bias: Tensor | None
-    step: Tensor
-    bits: int
-    activation: ActivationKind | None
-    scale: Tensor | None
-    activation_bits: int
-
-
-def _shipped(unit: QuantLayer) -> _Shipped:
+def _shipped(unit: QuantLayer) -> Shipped:
     index = int(unit.selected)
     quantizer = unit.activation
     scale = None
     if quantizer is not None:
         scale = quantizer.log_scale[index if len(quantizer.bits) > 1 else 0].exp()
-    return _Shipped(
+    return Shipped(
         unit.name,
         unit.weight,
         unit.bias,
@@ -329,4 +316,4 @@ def _shipped(unit: QuantLayer) -> _Shipped:
 
 
 def _deploy_linear(module: nn.Module) -> DeployedLinear:
-    return DeployedLinear(*_shipped(_as_unit(module)))
+    return DeployedLinear(_shipped(_as_unit(module)))

@@ -18,6 +18,7 @@ from cfq_bench.quantization.deployed import (
     DeployedLinear,
     DeployedNetwork,
     DeployedSplit,
+    Shipped,
 )
 from cfq_bench.quantization.window import Window
 
@@ -136,6 +137,8 @@ def _pack(layer: nn.Module) -> dict[str, Any]:
         window = asdict(layer.window) if isinstance(layer, FloatConv2d) else None
         weight = layer.weight.detach().cpu()
         return {"kind": "float", "weight": weight, "bias": bias, "window": window}
+    if isinstance(layer, nn.Dropout | nn.Dropout2d):
+        return {"kind": "identity"}  # what is deployed is in evaluation mode
     for kind, (made, fields) in PLAIN.items():
         if type(layer) is made:
             return {"kind": kind, **{field: getattr(layer, field) for field in fields}}
@@ -145,10 +148,18 @@ def _pack(layer: nn.Module) -> dict[str, Any]:
 PLAIN: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "relu": (nn.ReLU, ()),
     "add": (Add, ()),
+    "identity": (nn.Identity, ()),
     "flatten": (nn.Flatten, ("start_dim", "end_dim")),
     "max_pool": (nn.MaxPool2d, ("kernel_size", "stride", "padding", "dilation", "ceil_mode")),
-    "avg_pool": (nn.AvgPool2d, ("kernel_size", "stride", "padding", "ceil_mode")),
+    "avg_pool": (
+        nn.AvgPool2d,
+        (
+            *("kernel_size", "stride", "padding", "ceil_mode"),
+            *("count_include_pad", "divisor_override"),
+        ),
+    ),
     "mean_pool": (nn.AdaptiveAvgPool2d, ("output_size",)),
+    "most_pool": (nn.AdaptiveMaxPool2d, ("output_size",)),
 }
 """Modules without weights, by their kind in the file, and what they are made from."""
 
@@ -166,12 +177,13 @@ def _unpack(layer: dict[str, Any]) -> nn.Module:
             return FloatLinear(layer["weight"], layer["bias"])
         return FloatConv2d(layer["weight"], layer["bias"], Window(**window))
     made, fields = PLAIN[kind]
-    return made(**{field: layer[field] for field in fields})
+    # Fields that a file of an older version lacks had their defaults.
+    return made(**{field: layer[field] for field in fields if field in layer})
 
 
 def _quantized(layer: dict[str, Any]) -> DeployedLayer:
     codes, step, window = layer["codes"], layer["step"], layer.get("window")
-    fields = (
+    shipped = Shipped(
         layer["name"],
         codes.float() * step,
         layer["bias"],
@@ -181,6 +193,6 @@ def _quantized(layer: dict[str, Any]) -> DeployedLayer:
         layer["scale"],
         layer["activation_bits"],
     )
-    made = DeployedLinear(*fields) if window is None else DeployedConv2d(*fields, Window(**window))
+    made = DeployedLinear(shipped) if window is None else DeployedConv2d(shipped, Window(**window))
     made.codes.copy_(codes)  # the codes themselves, not codes * step / step
     return made

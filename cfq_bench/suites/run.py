@@ -118,7 +118,7 @@ def run_suite(
     report(watch.look())
     if watch.left:
         ensure_writable(options.results_dir / "runs", "records")
-        if options.device != "cpu":
+        if options.device != "cpu" and options.executor == "local":
             from cfq_bench.experiment import usable_device  # torch, only where it may be wrong
 
             usable_device(options.device)

@@ -73,5 +73,5 @@ class Sensitivity(Allocator):
             pool = context.recourse_pool("opposite", config.pool_size, config.pool_kappas)
             if len(pool.target):
                 return pool.inputs, pool.target
-            return train.inputs(), train.y  # nobody has recourse
+            # Nobody has recourse: the factual rows stand in.
         return train.inputs(slice(config.rows)), train.y[: config.rows]
