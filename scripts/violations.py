@@ -3,7 +3,7 @@
 Usage::
 
     python scripts/violations.py [--data NAME ...] [--solver NAME ...] [--exact-rows 100]
-        [--regime NAME]
+        [--regime NAME] [--image-rows 200] [--name violations]
 
 Every data set at hand, every preset of it, every solver: all test rows are asked for both classes
 at the default margin, and every answer is checked by rules that are written from the preset's YAML
@@ -109,8 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
         "skipped": skipped,
     }
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    write_atomic(options.out / "violations.json", text.encode())
-    write_atomic(options.out / "violations.md", markdown(report).encode())
+    write_atomic(options.out / f"{options.name}.json", text.encode())
+    write_atomic(options.out / f"{options.name}.md", markdown(report).encode())
     return 0 if clean else 1
 
 
@@ -306,6 +306,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--exact-rows", type=int, default=100, help="test rows that exact answers")
     parser.add_argument("--image-rows", type=int, default=200, help="images, for each class")
     parser.add_argument("--regime", help="how much may change; default: as each preset says")
+    parser.add_argument("--name", default="violations", help="of the files")
     parser.add_argument("--out", type=Path, default=ROOT / "results")
     return parser.parse_args(arguments)
 
