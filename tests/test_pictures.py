@@ -97,7 +97,7 @@ def test_a_sheet_shows_images_counterfactuals_and_differences() -> None:
     assert middles(lines["image, as decoded"]) == [dark, black, light, WHITE]
     # From its reconstruction the first image became bright, the second dark.
     assert middles(lines["under f, change"]) == [WHITE, RED, black, BLUE]
-    assert middles(lines["LSQ"]) == [WHITE, WHITE, dark, (1.0, 0.8, 0.8)]
+    assert middles(lines["LSQ"]) == [WHITE, WHITE, dark, (1.0, 0.4, 0.4)]
 
 
 def test_what_failed_is_framed_and_what_is_missing_is_grey() -> None:

@@ -267,9 +267,9 @@ FIGURES: tuple[FigureKind, ...] = (
         "Images, counterfactuals under f and under each f_q, and what differs",
         "First line: the image, and as the autoencoder gives it back. Second: the counterfactual "
         "under f, and what it changes of that. Then, for each quantized model: its own "
-        "counterfactual, and how it differs from f's (red: brighter, blue: darker). Red frame: f's "
-        "counterfactual fails on this model. Grey: it has none. The first of the evaluated images, "
-        "the same for all; the least seed.",
+        "counterfactual, and how it differs from f's (red: brighter, blue: darker; three times as "
+        "strong). Red frame: f's counterfactual fails on this model. Grey: it has none. The first of "
+        "the evaluated images, the same for all; the least seed.",
         contact_sheets,
         Needs(suites=("table30", "table30_full"), details=(PICTURES,), only=_is_quantized),
     ),

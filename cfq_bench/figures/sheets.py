@@ -18,6 +18,8 @@ from cfq_bench.results.collect import Result
 PICTURES = "pictures"
 LETTERS = 20
 """Of a name before it goes on in a second line."""
+STRENGTH = 3.0
+"""Of differences: those between two models' counterfactuals are faint."""
 NONE_FOUND = 0.85
 """Grey of an image that does not exist."""
 FAILED = (0.84, 0.15, 0.16)
@@ -33,7 +35,7 @@ def contact_sheets(results: Sequence[Result]) -> Figure:
         title: dict(_lines(_of_least_seed(part))) for title, part in panels_of(results).items()
     }
     shapes = [next(iter(lines.values())).shape for lines in sheets.values()]
-    label = 0.3 * WIDTH  # inches for the names of the lines
+    label = 0.34 * WIDTH  # inches for the names of the lines
     heights = [
         (WIDTH - label) * len(lines) * shape[0] / shape[1]
         for lines, shape in zip(sheets.values(), shapes, strict=True)
@@ -90,10 +92,10 @@ def _images(pictures: dict[str, Any], strip: str) -> list[Pixels]:
 
 
 def _differences(images: Sequence[Pixels], others: Sequence[Pixels]) -> list[Pixels]:
-    """Brighter pixels red, darker ones blue, the rest white."""
+    """Brighter pixels red, darker ones blue, the rest white; `STRENGTH` times as strong."""
     shown = []
     for image, other in zip(images, others, strict=True):
-        change = (image - other).mean(axis=2, keepdims=True)
+        change = STRENGTH * (image - other).mean(axis=2, keepdims=True)
         up, down = change.clip(0, 1), (-change).clip(0, 1)
         shown.append(np.concatenate([1 - down, 1 - up - down, 1 - up], axis=2))
     return shown
