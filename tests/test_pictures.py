@@ -91,10 +91,10 @@ def middles(line: NDArray[np.float64]) -> list[tuple[float, ...]]:
 
 def test_a_sheet_shows_images_counterfactuals_and_differences() -> None:
     lines = lines_of(shown((1.0, 0.2), [True, True], [True, True]))
-    assert list(lines) == ["image, as decoded", "under f, change", "LSQ", "CFQ"]
+    assert list(lines) == ["image, decoded", "under f, change", "LSQ", "CFQ"]
     black = (0.0, 0.0, 0.0)
     dark, light = (0.2,) * 3, (0.4,) * 3
-    assert middles(lines["image, as decoded"]) == [dark, black, light, WHITE]
+    assert middles(lines["image, decoded"]) == [dark, black, light, WHITE]
     # From its reconstruction the first image became bright, the second dark.
     assert middles(lines["under f, change"]) == [WHITE, RED, black, BLUE]
     assert middles(lines["LSQ"]) == [WHITE, WHITE, dark, (1.0, 0.4, 0.4)]

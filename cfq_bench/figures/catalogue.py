@@ -268,8 +268,8 @@ FIGURES: tuple[FigureKind, ...] = (
         "First line: the image, and as the autoencoder gives it back. Second: the counterfactual "
         "under f, and what it changes of that. Then, for each quantized model: its own "
         "counterfactual, and how it differs from f's (red: brighter, blue: darker; three times as "
-        "strong). Red frame: f's counterfactual fails on this model. Grey: it has none. The first of "
-        "the evaluated images, the same for all; the least seed.",
+        "strong). Red frame: f's counterfactual fails on this model. Grey: it has none. The first "
+        "of the evaluated images, the same for all; the least seed.",
         contact_sheets,
         Needs(suites=("table30", "table30_full"), details=(PICTURES,), only=_is_quantized),
     ),

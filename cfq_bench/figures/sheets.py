@@ -70,7 +70,7 @@ def _lines(results: Sequence[Result]) -> Iterator[tuple[str, Pixels]]:
     """What stands beside a name: a pair of images for each person."""
     teacher = results[0].record.details[PICTURES]
     image, decoded, on_f = (_images(teacher, key) for key in ("factual", "reconstruction", "on_f"))
-    yield "image, as decoded", _line(image, decoded)
+    yield "image, decoded", _line(image, decoded)
     yield "under f, change", _line(on_f, _differences(on_f, decoded))
     for result in results:
         own = result.record.details[PICTURES]
