@@ -157,16 +157,22 @@ def test_six_workers_three_killed_every_run_published_once(tmp_path: Path) -> No
     plan = Plan(configs, str(tmp_path / "results"), wandb="disabled", expiry_s=3.0)
     workers = [light.start(plan, tmp_path) for _ in range(6)]
     attempts, published = tmp_path / "results/attempts", tmp_path / "results/published"
+    store, leases = RecordStore(tmp_path / "results"), tmp_path / "results/leases"
     for killed in workers[:3]:
         count = len(light.lines(attempts))
         while len(light.lines(attempts)) < count + 4:
             time.sleep(0.01)
         killed.kill()
+        killed.wait()
+        # Its run is taken over once: who kills that worker, too, gets a failed record.
+        for path in leases.glob("*.lease"):
+            holder = read_holder(path)
+            while holder is not None and holder.pid == killed.pid and path.exists():
+                if store.path(path.stem).exists():
+                    break
+                time.sleep(0.01)
     assert [worker.wait(60) for worker in workers[3:]] == [0, 0, 0]
-    for worker in workers:
-        worker.wait()
     names = {run_id(config) for config in configs}
-    store = RecordStore(tmp_path / "results")
     assert {record.run_id for record in store.all()} == names
     assert {record.status for record in store.all()} == {"ok"}
     told = light.lines(published)
