@@ -218,12 +218,11 @@ def check_images(name: str, options: argparse.Namespace) -> dict[str, Any]:
         raise TypeError(f"{actions.name} is no action space of images")
     with torch.no_grad():
         latents = torch.cat([space.coded.encode(x) for x in data.train.blocks()])
+        predicted = torch.cat([context.teacher(x).argmax(1) for x in data.test.blocks()])
     kappa = settings.evaluation.kappa
     solutions, broken, seconds, asked_rows = [], [], 0.0, 0
     for wanted in (1, 0):
         generator = torch.Generator().manual_seed(derive_seed(0, "violations", str(wanted)))
-        with torch.no_grad():
-            predicted = torch.cat([context.teacher(x).argmax(1) for x in data.test.blocks()])
         rows = (predicted != wanted).nonzero()[:, 0]
         rows = rows[torch.randperm(len(rows), generator=generator)[: options.image_rows]]
         x, target = data.test.inputs(rows), torch.full((len(rows),), wanted)

@@ -78,27 +78,13 @@ def init(file: Path, target: str | None, favourable: str | None, force: bool) ->
 def fetch(name: str, conf_dir: Path | None, data_dir: Path | None) -> None:
     """Get the raw files of a data set into the user cache, verified by their checksums."""
     from cfq_bench.config.loader import load_settings
-    from cfq_bench.data.sources import (
-        manual_steps,
-        named_data_dir,
-        obtain,
-        own_search,
-        raw_files,
-    )
-    from cfq_bench.errors import UserError
+    from cfq_bench.data.sources import named_data_dir, obtain_all
 
     settings = load_settings(data=name, conf_dir=conf_dir).data
-    find = own_search(settings.loader)
-    if find is not None:
-        place = find(named_data_dir(data_dir))
-        if place is None:
-            raise UserError(manual_steps(settings.loader))
-        click.echo(f"{settings.name}: {place}")
-        return
-    files = raw_files(settings.loader)
-    for raw in files:
-        click.echo(f"{raw.name}: {obtain(raw, named_data_dir(data_dir))}")
-    if not files:
+    found = obtain_all(settings.loader, named_data_dir(data_dir))
+    for part, path in found.items():
+        click.echo(f"{part}: {path}")
+    if not found:
         click.echo(f"{settings.name}: nothing to fetch")
 
 

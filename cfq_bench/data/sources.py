@@ -82,9 +82,19 @@ def own_search(loader: str) -> Callable[[Path | None], Path | None] | None:
     return find
 
 
-def manual_steps(loader: str) -> str:
-    """What to do where the folder that `own_search` looks for is not there."""
-    return str(load_module(loader).MANUAL)
+def obtain_all(loader: str, data_dir: Path | None) -> dict[str, Path]:
+    """All raw files of a data set by their names, or the folder that its loader finds by itself.
+
+    Raises:
+        UserError: something cannot be had; says what to do.
+    """
+    find = own_search(loader)
+    if find is None:
+        return {raw.name: obtain(raw, data_dir) for raw in raw_files(loader)}
+    folder = find(data_dir)
+    if folder is None:
+        raise UserError(load_module(loader).MANUAL)
+    return {folder.name: folder}
 
 
 def named_data_dir(given: Path | None) -> Path | None:

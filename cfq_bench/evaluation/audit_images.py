@@ -108,13 +108,8 @@ def _moves(
     found: list[Line] = []
     for i in range(z.shape[1]):
         outside = ~((low[:, i] <= there[:, i]) & (there[:, i] <= high[:, i]))
-        found += lines(
-            outside,
-            f"z{i + 1}",
-            "box",
-            _shows(there[:, i]),
-            lambda row, i=i: f"{low[row, i]:.6g} to {high[row, i]:.6g}",  # type: ignore[misc]
-        )
+        allowed = _between(low[:, i], high[:, i])
+        found += lines(outside, f"z{i + 1}", "box", _shows(there[:, i]), allowed)
     if actions.radius is not None:
         most = actions.radius
         far = ~(length <= most * (1 + TOLERANCE))
@@ -196,6 +191,10 @@ def _wrong_images(images: Tensor, expected: Tensor) -> list[Line]:
     """Images that are not what the decoder makes of the point."""
     apart = (images - expected).abs().flatten(1).amax(1).double().numpy()
     return lines(~(apart <= 10 * TOLERANCE), "", "image", _shows(apart), lambda _: "as decoded")
+
+
+def _between(low: Floats, high: Floats) -> Callable[[int], str]:
+    return lambda i: f"{low[i]:.6g} to {high[i]:.6g}"
 
 
 def _shows(values: np.ndarray) -> Callable[[int], str]:

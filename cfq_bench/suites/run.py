@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from cfq_bench.config.suite import SuiteRun
-from cfq_bench.data.sources import (
-    manual_steps,
-    named_data_dir,
-    obtain,
-    own_search,
-    raw_files,
-)
+from cfq_bench.data.sources import named_data_dir, obtain_all
 from cfq_bench.errors import UserError
 from cfq_bench.files import ensure_writable
 from cfq_bench.record.record import Record
@@ -135,14 +129,10 @@ def _obtain_data(runs: Iterable[SuiteRun], data_dir: Path | None) -> None:
     """
     folder = named_data_dir(data_dir)
     for name, loader in sorted({(r.settings.data.name, r.settings.data.loader) for r in runs}):
-        for raw in raw_files(loader):
-            try:
-                obtain(raw, folder)
-            except UserError as error:
-                raise UserError(f"data set {name}: {error}") from None
-        find = own_search(loader)
-        if find is not None and find(folder) is None:
-            raise UserError(f"data set {name}: {manual_steps(loader)}")
+        try:
+            obtain_all(loader, folder)
+        except UserError as error:
+            raise UserError(f"data set {name}: {error}") from None
 
 
 def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], None]) -> None:
