@@ -20,6 +20,14 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: a gzip's hold the second at which they were made.
+
+    Processes that collect at different seconds would not agree on what the tests are.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def at_home_nowhere(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's cache, nor talks to W&B unless it says so itself."""

@@ -28,7 +28,7 @@ def write_idx_files(folder: Path, train: int = 240, test: int = 120) -> Path:
 def write_idx(path: Path, values: np.ndarray) -> None:
     """One gzipped IDX file of unsigned bytes."""
     head = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, dtype=">u4").tobytes()
-    path.write_bytes(gzip.compress(head + values.astype(np.uint8).tobytes()))
+    path.write_bytes(gzip.compress(head + values.astype(np.uint8).tobytes(), mtime=0))
 
 
 def write_celeba(folder: Path, count: int = 90, missing: int = 10) -> Path:
