@@ -1,5 +1,6 @@
 """Who divides the bits: every YAML in conf/allocator, then HAWQ, HAQ and the sensitivities."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from cfq_bench.quantization.functional import mse_step, signed_range
 from cfq_bench.quantization.sensitivity import (
     gradient_sensitivity,
     hessian_traces,
+    logit_change,
+    logit_residual,
     loss_change,
     weight_errors,
 )
@@ -383,14 +386,60 @@ def test_loss_change_and_weight_errors_by_hand() -> None:
     assert all(row == sorted(row, reverse=True) for row in errors)
 
 
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_the_residual_is_the_least_squares_error(outputs: int) -> None:
+    teacher, x = teacher_of(9, 16, outputs), some_rows(9, 60)
+    network = network_of(teacher)
+    layer: Any = teacher[0]
+    original = layer.weight.data.clone()
+    wanted = (teacher(x)[:, 1:] - teacher(x)[:, :1]).detach().double().numpy()
+    low, high = signed_range(2)
+    step = mse_step(original, low, high)
+    layer.weight.data = (original / step).clamp(low, high).round() * step
+    moved = (teacher(x)[:, 1:] - teacher(x)[:, :1]).detach().double().numpy()
+    layer.weight.data = original
+    left = []
+    for column in range(outputs - 1):
+        line = np.polynomial.Polynomial.fit(moved[:, column], wanted[:, column], 1)
+        left.append(np.mean((line(moved[:, column]) - wanted[:, column]) ** 2))
+    assert logit_residual(network, teacher, x)[0][0] == pytest.approx(np.mean(left), rel=1e-4)
+    assert np.mean(left) < np.mean((moved - wanted) ** 2)
+
+
+def test_what_training_takes_away_at_once_costs_no_bits() -> None:
+    """Weights of one size in steps that do not divide them: another gain, and nothing else."""
+    teacher, x = teacher_of(4, 8, 2), some_rows(4, 50)
+    layer: Any = teacher[2]
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0], [-1.0]]).expand(2, 8))
+    network = network_of(teacher)
+    network.units[1].set_step(0, torch.tensor(0.8))
+    assert logit_change(network, teacher, x)[1][0] > 1e-3
+    assert logit_residual(network, teacher, x)[1][0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_network_that_answers_the_same_everywhere_explains_nothing() -> None:
+    teacher, x = teacher_of(4, 8, 2), some_rows(4, 50)
+    network = network_of(teacher)
+    blind: Any = copy.deepcopy(teacher)
+    with torch.no_grad():
+        network.units[0].weight.zero_()
+    found = logit_residual(network, blind, x)
+    wanted = blind(x)[:, 1] - blind(x)[:, 0]
+    assert found[1][3] == pytest.approx(float(wanted.var(unbiased=False)), rel=1e-4)
+
+
 def test_sensitivities_look_at_their_own_points(make_context: MakeContext) -> None:
     costs = {}
     for name in ("sensitivity", "cf_sensitivity"):
-        for measure in ("gradient", "logit_change", "loss_change"):
+        for measure in ("gradient", "logit_change", "logit_residual", "loss_change"):
             _, method = choose(make_context, name, f"allocator.measure={measure}")
             allocator = method.allocator
             costs[name, measure] = allocator.costs(method.network, method.origin, method.context)
     _, method = choose(make_context, "pool_mse")
     pool = method.allocator.costs(method.network, method.origin, method.context)
     assert pool == costs["cf_sensitivity", "logit_change"]
-    assert len({str(cost) for cost in costs.values()}) == 6
+    _, method = choose(make_context, "pool_residual")
+    left = method.allocator.costs(method.network, method.origin, method.context)
+    assert left == costs["cf_sensitivity", "logit_residual"]
+    assert len({str(cost) for cost in costs.values()}) == 8

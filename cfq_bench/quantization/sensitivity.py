@@ -66,6 +66,39 @@ def logit_change(network: QuantizedNetwork, teacher: Backbone, points: Tensor) -
 
 
 @torch.no_grad()
+def logit_residual(
+    network: QuantizedNetwork, teacher: Backbone, points: Tensor
+) -> list[list[float]]:
+    """The part of the logit error (L, R) that no affine map of the answer takes away.
+
+    For each difference to the first logit, d = z_c - z_0: the mean squared error of the best
+    a d_q + b for d, which is Var(d) - Cov(d, d_q)^2 / Var(d_q). Few bits mostly change a network's
+    gain and offset; training the last layer sets both right at once, so that `logit_change` before
+    any training says little about what is left after it. Units are quantized one at a time.
+
+    Args:
+        network: at the teacher's weights.
+        teacher: whose logits are kept to.
+        points: (P, d).
+    """
+
+    def centred(logits: Tensor) -> Tensor:
+        difference = logits[:, 1:].double() - logits[:, :1].double()
+        return difference - difference.mean(0)
+
+    wanted = centred(torch.cat([teacher(part) for part in parts(points)]))
+    variance = wanted.square().mean(0)
+
+    def left(logits: Tensor) -> float:
+        got = centred(logits)
+        power, shared = got.square().mean(0), (got * wanted).mean(0)
+        explained = torch.where(power > 0, shared.square() / power, 0.0)
+        return float((variance - explained).clamp_min(0.0).mean())
+
+    return _one_at_a_time(network, points, left)
+
+
+@torch.no_grad()
 def loss_change(network: QuantizedNetwork, points: Tensor, target: Tensor) -> list[list[float]]:
     """Growth of the mean cross-entropy (L, R) with one unit's weights quantized; may be negative.
 

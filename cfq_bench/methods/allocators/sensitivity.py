@@ -2,7 +2,8 @@
 
 `conf/allocator/sensitivity.yaml` looks at train rows and their labels, as accuracy-oriented
 mixed precision does; `cf_sensitivity.yaml` at the teacher's recourse points and their target
-classes (paper, CF-PTQ); `pool_mse.yaml` at the logits there.
+classes (paper, CF-PTQ); `pool_mse.yaml` at the logits there, and `pool_residual.yaml` at that part
+of their error which training does not take away at once.
 """
 
 from typing import Annotated, Literal
@@ -19,6 +20,7 @@ from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.sensitivity import (
     gradient_sensitivity,
     logit_change,
+    logit_residual,
     loss_change,
     weight_errors,
 )
@@ -29,9 +31,10 @@ class Config(AllocatorSettings):
 
     points: Literal["factual", "recourse"]
     """Train rows with their labels, or the recourse pool with its target classes."""
-    measure: Literal["gradient", "logit_change", "loss_change"]
+    measure: Literal["gradient", "logit_change", "logit_residual", "loss_change"]
     """gradient: l1 norm of the loss gradient, times the greatest weight error; the others quantize
-    one unit at a time and take the mean squared logit error, or the growth of the loss."""
+    one unit at a time and take the mean squared logit error, that of the best affine map of the
+    logits, or the growth of the loss."""
     rows: Annotated[int, Field(ge=1)]
     """points=factual: most train rows."""
     pool_size: Annotated[int, Field(ge=1)]
@@ -59,6 +62,8 @@ class Sensitivity(Allocator):
         inputs, target = self._points(context)
         if self.config.measure == "logit_change":
             return logit_change(network, origin, inputs)
+        if self.config.measure == "logit_residual":
+            return logit_residual(network, origin, inputs)
         if self.config.measure == "loss_change":
             return loss_change(network, inputs, target)
         # The paper scores layers and does not say how a score becomes bits. By Hoelder,
