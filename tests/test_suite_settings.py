@@ -72,6 +72,37 @@ def test_excludes_leave_out_what_fits_all_their_values(tmp_path: Path) -> None:
     assert not any(p["row"] == "FP32" and p["budget"] == "4" for p in places)
 
 
+def test_a_suite_like_another_has_its_grid_but_for_what_it_says_itself(tmp_path: Path) -> None:
+    (tmp_path / "suite").mkdir()
+    one = {**FILE, "overrides": ["training.lr=0.2"], "tables": ["table1"]}
+    (tmp_path / "suite" / "one.yaml").write_text(yaml.safe_dump(one))
+    two = {"about": "two", "like": "one", "axes": {"data": ["german"], "seed": [5]}}
+    (tmp_path / "suite" / "two.yaml").write_text(yaml.safe_dump(two))
+    (tmp_path / "suite" / "three.yaml").write_text("about: three\nlike: two\noverrides: []\n")
+    runs = expand(load_suite("two", tmp_path), tmp_path)
+    assert [(run.row, run.axes) for run in runs] == [
+        ("FP32", {"data": "german", "seed": "5"}),
+        ("LSQ", {"data": "german", "seed": "5"}),
+    ]
+    assert [run.settings.training.lr for run in runs] == [0.2, 0.1]
+    suite = load_suite("three", tmp_path)
+    assert (suite.about, suite.tables, suite.overrides) == ("three", [], [])
+    assert [run.axes["seed"] for run in expand(suite, tmp_path)] == ["5", "5"]
+
+
+def test_suites_that_are_like_nothing_or_like_themselves_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "suite").mkdir()
+    for name, like in (("one", "two"), ("two", "one"), ("three", "tabel1"), ("four", "[1]")):
+        text = f"about: {name}\nlike: {like}\n"
+        (tmp_path / "suite" / f"{name}.yaml").write_text(text)
+    with pytest.raises(UserError, match="suite one is like itself: one -> two -> one"):
+        load_suite("one", tmp_path)
+    with pytest.raises(UserError, match=r"'tabel1' \(suite three, like\): did you mean 'table1'"):
+        load_suite("three", tmp_path)
+    with pytest.raises(UserError, match="like"):
+        load_suite("four", tmp_path)
+
+
 def test_the_same_configuration_twice_is_one_run(tmp_path: Path) -> None:
     rows = [{"label": name, "method": "lsq"} for name in ("A", "B")]
     runs = load(tmp_path, rows=rows)

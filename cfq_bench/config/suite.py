@@ -2,7 +2,12 @@
 
 A grid is rows (what a table compares) times axes (what it is compared on). An axis is one of
 `NAMES` and `KEYS`, which take values, or any other word, whose values are labels that stand for
-``key=value`` overrides.
+``key=value`` overrides. A suite that is ``like`` another one has its grid, but for the keys that its
+own file gives::
+
+    about: table 1 on my data
+    like: table1
+    axes: {data: [mine.yaml], seed: [0, 1]}
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +30,9 @@ NAMES = ("data", "backbone", "teacher", "solver", "actions", "regime")
 """Axes whose values name a YAML file."""
 KEYS = {"budget": "budget.avg_bits", "cost": "actions.cost", "shift": "evaluation.shift"}
 """Axes whose values are those of one setting."""
+
+GRID = ("overrides", "axes", "rows", "include", "exclude")
+"""What a suite takes from the one that it is like."""
 
 Value = str | int | float
 Axis = (
@@ -81,6 +89,9 @@ class SuiteSettings(Grid, Named):
     """Further grids; `overrides` of the suite hold for them too, its axes do not."""
     exclude: list[Condition] = Field(default_factory=list)
     """Cells that are left out: those that have all of these values (``row`` is a row's label)."""
+    like: str | None = None
+    """Another suite, whose overrides, axes, rows, include and exclude hold where this file gives
+    none of its own."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +117,33 @@ def load_suite(name: str, conf_dir: Path | None = None) -> SuiteSettings:
     Raises:
         UserError: there is none, or it is not a suite.
     """
+    path, raw = _read(name, conf_dir, [])
+    try:
+        return SuiteSettings.model_validate({"name": path.stem, **raw})
+    except ValidationError as error:
+        raise explain(error, SuiteSettings, "", str(path), set()) from None
+
+
+def _read(name: str, conf_dir: Path | None, above: list[str]) -> tuple[Path, dict[str, Any]]:
+    """A suite's file and what it says, with what it takes from the suite that it is like.
+
+    `above` are the suites that lead to this one.
+    """
+    if name in above:
+        raise UserError(f"suite {above[0]} is like itself: {' -> '.join([*above, name])}")
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
     else:
         known = known_names("suite", conf_dir)
         if name not in known:
-            raise unknown_name("suite", name, known)
+            raise unknown_name("suite", name, known, f"(suite {above[-1]}, like)" if above else "")
         path = known[name]
     raw = read_yaml(path)
-    try:
-        return SuiteSettings.model_validate({"name": path.stem, **raw})
-    except ValidationError as error:
-        raise explain(error, SuiteSettings, "", str(path), set()) from None
+    other = raw.get("like")
+    if not isinstance(other, str):  # a slip of another kind is explained with the rest
+        return path, raw
+    _, theirs = _read(other, conf_dir, [*above, name])
+    return path, {key: theirs[key] for key in GRID if key in theirs} | raw
 
 
 def expand(suite: SuiteSettings, conf_dir: Path | None = None) -> list[SuiteRun]:
