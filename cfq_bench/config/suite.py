@@ -2,8 +2,8 @@
 
 A grid is rows (what a table compares) times axes (what it is compared on). An axis is one of
 `NAMES` and `KEYS`, which take values, or any other word, whose values are labels that stand for
-``key=value`` overrides. A suite that is ``like`` another one has its grid, but for the keys that its
-own file gives::
+``key=value`` overrides. A suite that is ``like`` another one has its grid, but for the keys that
+its own file gives::
 
     about: table 1 on my data
     like: table1
