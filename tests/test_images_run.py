@@ -117,16 +117,18 @@ def test_rows_whose_reconstruction_is_accepted_are_counted_and_left_out(
     record = run(settings_of("lsq", "mnist"), options(folder, tmp_path, cache_dir))
     context = context_of(folder, tmp_path, cache_dir)
     rows = pd.read_parquet(RecordStore(tmp_path).path(record.run_id).with_suffix(".parquet"))
-    part = rows[rows["direction"] == "favourable"]
     test, space = context.data.test, context.actions
     place = {str(row): i for i, row in enumerate(test.row_ids)}
-    x = test.inputs(torch.tensor([place[str(row)] for row in part["row_id"]]))
-    accepted = context.teacher(space.to_input(space.origin(x))).argmax(1) == 1
-    assert ((part["status_f"] == "not_needed").to_numpy() == accepted.numpy()).all()
-    free = record.metrics["action/reconstruction_free"]
-    assert free == pytest.approx(float(accepted.double().mean()))
-    assert record.counts["recourse/frr"] == int((~accepted).sum())
-    assert record.counts["recourse/vd"] == int((part["status_f"] == "found").sum())
+    for direction, target, suffix in (("favourable", 1, ""), ("adverse", 0, "_adverse")):
+        part = rows[rows["direction"] == direction]
+        x = test.inputs(torch.tensor([place[str(row)] for row in part["row_id"]]))
+        there = context.teacher(space.to_input(space.origin(x))).argmax(1) == target
+        assert ((part["status_f"] == "not_needed").to_numpy() == there.numpy()).all()
+        free = record.metrics[f"action/reconstruction_free{suffix}"]
+        assert free == pytest.approx(float(there.double().mean()))
+        assert record.counts[f"recourse/vd{suffix}"] == int((part["status_f"] == "found").sum())
+        if direction == "favourable":
+            assert record.counts["recourse/frr"] == int((~there).sum())
 
 
 def test_an_autoencoder_is_trained_once_and_the_same_again(

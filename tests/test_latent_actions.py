@@ -215,6 +215,26 @@ def test_the_search_finds_the_nearest_point_of_a_half_space() -> None:
     assert ratio.mean() < 1.01
 
 
+@pytest.mark.parametrize("prices", [(1.0, 2.0), (2.0, 1.0), (1.0, 1.0)])
+def test_the_search_edits_the_attribute_that_gives_most_for_its_price(
+    prices: tuple[float, float],
+) -> None:
+    space = semantic_space(attributes=dict(zip(("smile", "hat"), prices, strict=True)), radius=50.0)
+    model = Half([1.0, 0.8, 0.25, 0.0, 0.5])
+    x = 0.5 * latents(64, 3)[:, None, None]
+    solution = solver("bisections=14").solve(model, space, x, torch.ones(64).long(), 0.1)
+    needs = model(x).argmax(1) == 0
+    assert solution.found[needs].all()
+    # The least ||W s||_1 with g . s = h is h / max |g_j| / w_j.
+    gains = (space.directions[:2] @ model.weight).abs() / torch.tensor(prices)
+    best = (1.1 - x.flatten(1) @ model.weight)[needs] / gains.max()
+    ratio = solution.cost[needs] / best
+    assert ratio.min() > 0.999
+    assert ratio.mean() < 1.01
+    edited = space.changed(space.origin(x), solution.point)[needs]
+    assert edited.sum(1).float().mean() < 1.1
+
+
 def test_the_search_keeps_to_the_box_and_says_when_it_found_nothing() -> None:
     space = latent_space(radius=0.5)
     x = torch.zeros(3, 1, 1, D)

@@ -3,12 +3,13 @@
 The search for tables changes one feature at a time and knows what a feature is; here points are
 latents or edits. Ascent on the target margin from several starts finds points beyond the boundary;
 bisection brings each back towards its origin until the margin is just kept. Then, as in FAB
-(Croce and Hein 2020), the boundary is taken for a plane: its point nearest to the origin is tried,
-brought back to the boundary again, and kept where it costs less.
+(Croce and Hein 2020), the boundary is taken for a plane: its point that is cheapest to reach from
+the origin is tried, brought back to the boundary again, and kept where it costs less. Where costs
+are lengths, that is the nearest point; a space of other costs says which way it lies (`Priced`).
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -20,9 +21,18 @@ from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.base import NonNegative, Positive, SolverSettings
 
 _SHARES = (1.0, 0.5, 0.25)
-"""How far towards the plane's nearest point a step goes: the boundary is no plane."""
+"""How far towards the plane's cheapest point a step goes: the boundary is no plane."""
 _OVERSHOOT = 1.05
 """A little beyond the plane, so that a boundary that bends away is still crossed."""
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """A space whose cost is not the length of a move."""
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """Moves (B, D) that raise a margin of this gradient (B, D) most for what they cost."""
+        ...
 
 
 class Config(SolverSettings):
@@ -148,14 +158,15 @@ class _Work:
         return best
 
     def along_boundary(self, point: Tensor) -> list[Tensor]:
-        """Points on the way to the nearest point of the plane that stands for the boundary."""
+        """Points on the way to the cheapest point of the plane that stands for the boundary."""
         margin, gradient = self.slope(point)
+        move = self.space.steepest(gradient) if isinstance(self.space, Priced) else gradient
         way = point - self.origin
         # The plane through points of margin kappa: gradient . (u - point) = kappa - margin.
         height = (gradient * way).sum(1) + self.kappa - margin
-        square = gradient.square().sum(1).clamp_min(1e-12)
-        nearest = self.origin + _OVERSHOOT * (height / square)[:, None] * gradient
-        return [self.project(point + share * (nearest - point)) for share in _SHARES]
+        gain = (gradient * move).sum(1).clamp_min(1e-12)
+        cheapest = self.origin + _OVERSHOOT * (height / gain)[:, None] * move
+        return [self.project(point + share * (cheapest - point)) for share in _SHARES]
 
     @torch.no_grad()
     def cheaper(

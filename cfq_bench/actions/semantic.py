@@ -101,6 +101,17 @@ class SemanticSpace:
         """Cost (B,): ||W s||_1."""
         return self.scaled_action(origin, point).abs().sum(dim=1)
 
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The edit of one attribute that raises a margin most for its price (see `Priced`).
+
+        ||W s||_1 is least, for a given rise g . s, where s is one attribute's: that of the greatest
+        |g_j| / w_j.
+        """
+        slope = torch.where(self.free, gradient[:, self.latent :], 0.0)
+        best = (slope.abs() / self.weight).argmax(1, keepdim=True)
+        edit = torch.zeros_like(slope).scatter(1, best, slope.gather(1, best))
+        return F.pad(edit, (self.latent, 0))
+
     def scaled_action(self, origin: Tensor, point: Tensor) -> Tensor:
         """W s (B, A)."""
         return point[:, self.latent :] * self.weight

@@ -56,6 +56,9 @@ METRICS: dict[str, MetricInfo] = {
     "action/reconstruction_free": MetricInfo(
         "free by D(E(x))", "share of rejected images whose reconstruction f accepts", None
     ),
+    "action/reconstruction_free_adverse": MetricInfo(
+        "adverse free by D(E(x))", "share of accepted images whose reconstruction f rejects", None
+    ),
     "action/reconstruction_mse": MetricInfo(
         "reconstruction", "mean squared error of a pixel in [0, 1], evaluated images", False
     ),

@@ -2,7 +2,8 @@
 
 Images are also judged as a solver sees them, by their reconstructions. An image that the teacher
 rejects and whose reconstruction it accepts needs no action there: its status is ``not_needed``, it
-has no part in VD or CRG, and ``action/reconstruction_free`` says how many there are.
+has no part in VD or CRG, and ``action/reconstruction_free`` says how many there are; of the adverse
+direction, which has no part in VD adverse, ``action/reconstruction_free_adverse``.
 """
 
 import torch
@@ -42,8 +43,10 @@ def add_quality(
     tally = Tally()
     for suffix, solution in (("f", on_f), ("q", on_q)):
         _add_actions(tally, space, origin, solution, both, suffix)
-    free = on_f.status == Status.NOT_NEEDED
-    tally.add("action/reconstruction_free", F.share(free), len(free))
+    for direction in directions:
+        free = direction.solutions[settings.kappa].status == Status.NOT_NEEDED
+        suffix = "_adverse" if direction.name == "adverse" else ""
+        tally.add(f"action/reconstruction_free{suffix}", F.share(free), len(free))
     x = torch.cat([direction.x for direction in directions])
     again = space.to_input(space.origin(x))
     tally.add("action/reconstruction_mse", (again - x).square().mean(), len(x))

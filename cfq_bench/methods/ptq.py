@@ -24,7 +24,7 @@ from cfq_bench.config.qat import QuantizedSettings
 from cfq_bench.methods.base import Context, NotApplicableError, Phase
 from cfq_bench.methods.quantized import QuantizedMethod
 from cfq_bench.quantization.calibration import Calibration, calibrate
-from cfq_bench.quantization.sampling import few_images
+from cfq_bench.quantization.sampling import spread_images
 
 
 class Config(QuantizedSettings):
@@ -76,4 +76,4 @@ class PTQ(QuantizedMethod):
         if config.points == "factual":
             return factual
         pool = self.context.recourse_pool("opposite", config.pool_size, config.pool_kappas)
-        return torch.cat([factual, few_images(pool.inputs)])
+        return torch.cat([factual, spread_images(pool.inputs)])

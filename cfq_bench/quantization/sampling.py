@@ -20,6 +20,14 @@ def few_images(x: Tensor) -> Tensor:
     return x[:IMAGES] if x.dim() > 2 else x
 
 
+def spread_images(x: Tensor) -> Tensor:
+    """At most `IMAGES` of images, evenly spaced: of a pool, points of every margin.
+
+    Rows (N, d) of a table stay all of them.
+    """
+    return x[:: -(-len(x) // IMAGES) or 1] if x.dim() > 2 else x
+
+
 def sampled_values(values: Tensor) -> Tensor:
     """A seeded sample (`VALUES`,) of feature maps (N, C, H, W); what is (N, d) stays whole."""
     if values.dim() <= 2 or values.numel() <= VALUES:
