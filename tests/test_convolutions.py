@@ -365,6 +365,13 @@ class Product(nn.Module):
         return x * self.conv(x)
 
 
+class Share(Product):
+    """x + conv(x) / 10."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(x, self.conv(x), alpha=0.1)
+
+
 class Branch(nn.Module):
     """Looks at its values."""
 
@@ -390,6 +397,7 @@ def with_head(*modules: nn.Module, channels: int = 2) -> Backbone:
         ([nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)], "fed by Conv2d"),
         ([Twice()], "calls its layer 0.conv 2 times"),
         ([Product(), nn.ReLU()], "calls mul outside of its modules"),
+        ([Share(), nn.ReLU()], "calls add outside of its modules"),
         ([Branch(), nn.ReLU()], "Backbone cannot be traced"),
         ([nn.Conv2d(2, 2, 3, padding=1, groups=2), nn.ReLU()], "only groups=1"),
         ([nn.Conv2d(2, 2, 3, padding="same"), nn.ReLU()], "a number of zeros as padding"),

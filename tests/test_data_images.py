@@ -123,6 +123,9 @@ def test_labels_that_do_not_fit_the_images_are_named(
         (celeba.PARTITION, b"000001.jpg 0 1\n", "a line is an image's name and 0, 1 or 2"),
         (celeba.PARTITION, b"000001.jpg 0\n000001.jpg 1\n", "two lines for 000001.jpg"),
         (celeba.ATTRIBUTES, b"1\n\xff\xfe\n", "cannot be read"),
+        (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 1 foo\n", "000001.jpg has Young foo"),
+        (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 0 1\n", "has Male 0, expected 1 or -1"),
+        (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 1\n", "000001.jpg has Young nan"),
         ("img_align_celeba/000001.jpg", b"no picture", "no image that can be decoded"),
     ],
 )
@@ -158,6 +161,22 @@ def test_what_is_not_there_is_said_with_how_to_get_it(
     assert [line for line in listed if " celeba " in line and "by hand" in line]
     assert [line for line in listed if " mnist " in line and "to be downloaded" in line]
     assert "by hand" in one_line_error(call("data", "fetch", "celeba"))
+
+
+@pytest.mark.parametrize(
+    ("data", "override", "words"),
+    [
+        ("celeba", "data.protected=[Narrow_Eyes]", "'Narrow_Eyes' is protected and an edit may"),
+        ("celeba", "data.protected=[Male, Young, Bald]", "'Bald' is protected and an edit may"),
+        ("mnist", "evaluation.certificates=true", "certificates=true is for tables"),
+        ("mnist", "quantization.input_blocks=true", "input_blocks=true is for tables"),
+        ("mnist", "regime=moderate", "regimes are for tables, and data 'mnist' are images"),
+        ("fashion_mnist", "data.target.favourable=Shirt", "yaml with the overrides: data.target"),
+    ],
+)
+def test_what_does_not_fit_images_is_one_line(data: str, override: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        load_settings("ptq", data, overrides=[override])
 
 
 @pytest.mark.parametrize(

@@ -273,4 +273,10 @@ def test_the_option_comes_before_the_variable(
     assert named_data_dir(None) is None
     monkeypatch.setenv("CFQ_BENCH_DATA", str(tmp_path))
     assert named_data_dir(None) == tmp_path
+    (tmp_path / "x").mkdir()
     assert named_data_dir(tmp_path / "x") == tmp_path / "x"
+    with pytest.raises(UserError, match="y, which --data-dir names, is no folder"):
+        named_data_dir(tmp_path / "y")
+    monkeypatch.setenv("CFQ_BENCH_DATA", str(tmp_path / "z"))
+    with pytest.raises(UserError, match="z, which CFQ_BENCH_DATA names, is no folder"):
+        named_data_dir(None)

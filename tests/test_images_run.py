@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,12 +16,17 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import Settings
 from cfq_bench.data import celeba, mnist
 from cfq_bench.data.load import load_dataset
+from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options, make_context, run
-from cfq_bench.methods.base import Context
+from cfq_bench.methods.base import Context, make_method
+from cfq_bench.methods.ptq import PTQ
+from cfq_bench.quantization.deployed import DeployedNetwork
+from cfq_bench.quantization.variants import deployment_variants
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.training.trainer import Runtime
 from tests.support.images import write_celeba, write_idx_files
+from tests.support.networks import SMALL
 
 COMMON = [
     "actions.autoencoder.epochs=60",
@@ -28,7 +34,6 @@ COMMON = [
     "actions.autoencoder.latent=6",
     "actions.autoencoder.channels=[4]",
     "actions.autoencoder.lr=1.0e-2",
-    "backbone.hidden=[16]",
     "data.fit.batch_size=16",
     "data.fit.teacher_epochs=20",
     "data.fit.epochs=1",
@@ -50,11 +55,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def settings_of(method: str, data: str, *overrides: str) -> Settings:
-    lines = [*COMMON, *TARGETS[data], *overrides]
+def settings_of(method: str, data: str, *overrides: str, backbone: str = "mlp2") -> Settings:
+    shape = ["backbone.hidden=[16]"] if backbone == "mlp2" else SMALL[backbone]
+    lines = [*COMMON, *shape, *TARGETS[data], *overrides]
     if data == "celeba":
         lines += ["actions.radius=50.0", "solver.restarts=3", "solver.start_radius=4.0"]
-    return load_settings(method, data, backbone="mlp2", overrides=lines)
+    return load_settings(method, data, backbone=backbone, overrides=lines)
 
 
 def options(folder: Path, tmp_path: Path, cache_dir: Path) -> Options:
@@ -62,21 +68,22 @@ def options(folder: Path, tmp_path: Path, cache_dir: Path) -> Options:
 
 
 @pytest.mark.parametrize(
-    ("data", "method"),
+    ("data", "method", "backbone"),
     [
-        ("mnist", "fp32"),
-        ("mnist", "cf_ptq"),
-        ("mnist", "cfq"),
-        ("mnist", "mixed_hawq"),
-        ("mnist", "prune_quant"),
-        ("celeba", "cfq_distilled"),
-        ("celeba", "cfq_group"),
+        ("mnist", "fp32", "mlp2"),
+        ("mnist", "cf_ptq", "small_cnn"),
+        ("mnist", "cfq", "mlp2"),
+        ("mnist", "cfq", "resnet18"),
+        ("mnist", "mixed_hawq", "mlp2"),
+        ("mnist", "prune_quant", "mlp2"),
+        ("celeba", "cfq_distilled", "mlp2"),
+        ("celeba", "cfq_group", "mlp2"),
     ],
 )
 def test_methods_run_on_images(
-    folder: Path, tmp_path: Path, cache_dir: Path, data: str, method: str
+    folder: Path, tmp_path: Path, cache_dir: Path, data: str, method: str, backbone: str
 ) -> None:
-    settings = settings_of(method, data)
+    settings = settings_of(method, data, backbone=backbone)
     record = run(settings, options(folder, tmp_path, cache_dir))
     assert record.status == "ok", record.reason
     check_metrics(record)
@@ -106,8 +113,10 @@ def check_metrics(record: Record) -> None:
     assert math.isfinite(metrics["margin/eps_hat_q95"])
 
 
-def context_of(folder: Path, tmp_path: Path, cache_dir: Path) -> Context:
-    settings = settings_of("lsq", "mnist")
+def context_of(
+    folder: Path, tmp_path: Path, cache_dir: Path, method: str = "lsq", backbone: str = "mlp2"
+) -> Context:
+    settings = settings_of(method, "mnist", backbone=backbone)
     return make_context(settings, options(folder, tmp_path, cache_dir), Runtime())
 
 
@@ -129,6 +138,53 @@ def test_rows_whose_reconstruction_is_accepted_are_counted_and_left_out(
         assert record.counts[f"recourse/vd{suffix}"] == int((part["status_f"] == "found").sum())
         if direction == "favourable":
             assert record.counts["recourse/frr"] == int((~there).sum())
+
+
+def test_cf_ptq_calibrates_on_points_of_every_margin(
+    folder: Path, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cfq_bench.quantization.sampling.IMAGES", 15)
+    context = context_of(folder, tmp_path, cache_dir, "cf_ptq", "small_cnn")
+    method = make_method(context)
+    assert isinstance(method, PTQ)
+    seen = method._points()[len(method.calibration_rows()) :]
+    pool = context.recourse_pool("opposite", method.config.pool_size, method.config.pool_kappas)
+    logits = context.teacher(seen)
+    margin = (logits[:, 1] - logits[:, 0]).abs()
+    assert 8 <= len(seen) <= 15 < len(pool.inputs)
+    assert 0.2 < float((margin > 0.5).float().mean()) < 0.8  # kappa is 0 or 0.5
+    assert float(margin.min()) < 0.5
+
+
+def test_deployments_of_images_differ_by_their_calibration(
+    folder: Path, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the three things that vary, calibration alone."""
+    made: list[list[DeployedNetwork]] = []
+
+    def watched(network: DeployedNetwork, *others: Any) -> list[DeployedNetwork]:
+        made.append([network, *deployment_variants(network, *others)])
+        return made[-1][1:]
+
+    monkeypatch.setattr("cfq_bench.evaluation.robustness.deployment_variants", watched)
+    uncertainty = ["band=0", "stochastic_rounding=false", "calibration_rows=20"]
+    changes = [f"evaluation.uncertainty.{change}" for change in uncertainty]
+    settings = settings_of("lsq", "mnist", "evaluation.variants=3", *changes, backbone="small_cnn")
+    record = run(settings, options(folder, tmp_path, cache_dir))
+    assert record.status == "ok", record.reason
+    ((network, *variants),) = made
+    x = context_of(folder, tmp_path, cache_dir).data.test.inputs()
+    assert len(variants) == 3
+    for variant in variants:
+        assert not torch.equal(variant(x), network(x))
+
+
+def test_an_autoencoder_that_has_learned_nothing_is_refused(
+    folder: Path, tmp_path: Path, cache_dir: Path
+) -> None:
+    worthless = ["actions.autoencoder.epochs=1", "actions.autoencoder.lr=1.0e-9"]
+    with pytest.raises(UserError, match=r"no better than the mean image .* autoencoder.epochs"):
+        run(settings_of("ptq", "mnist", *worthless), options(folder, tmp_path, cache_dir))
 
 
 def test_an_autoencoder_is_trained_once_and_the_same_again(

@@ -281,6 +281,13 @@ def test_solvers_for_tables_name_the_one_for_images(name: str) -> None:
         chosen.solve(Half([1.0, 0, 0, 0, 0]), latent_space(), x, target, 0.1)
 
 
+def test_the_solver_for_images_names_the_one_for_tables(make_context: Any) -> None:
+    context = make_context("lsq", "solver=latent_search")
+    x = context.data.test.x[:2]
+    with pytest.raises(UserError, match="solver latent_search is for images: use solver=search"):
+        context.solver.solve(context.teacher, context.actions, x, torch.ones(2).long(), 0.1)
+
+
 def test_an_autoencoder_needs_images_that_can_be_halved() -> None:
     with pytest.raises(UserError, match="cannot be halved 3 times"):
         Autoencoder(CODER.model_copy(update={"channels": [2, 2, 2]}), (1, 28, 28))

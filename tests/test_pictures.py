@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 from io import BytesIO
 from pathlib import Path
@@ -108,6 +109,16 @@ def test_what_failed_is_framed_and_what_is_missing_is_grey() -> None:
     assert tuple(line[2, 2]) == (0.0, 0.0, 0.0)
     assert middles(line)[2:] == [(NONE_FOUND,) * 3] * 2
     assert line[0, 8 + 1] == pytest.approx((0.0, 0.0, 1.0)), "no frame around a difference"
+
+
+def test_a_row_without_the_first_seed_is_on_no_sheet_of_it() -> None:
+    details = shown((1.0, 0.2), [True, True], [True, True])
+    results = made("table30", details=details, data=["mnist"], row=["LSQ", "CFQ", "PACT"])
+    kept = tuple(one for one in results.finished if (one.row, one.seed) != ("LSQ", 0))
+    figure = build_figure("pictures", dataclasses.replace(results, finished=kept))
+    assert figure is not None
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == ["image, decoded", "under f, change", "PACT", "CFQ"]
 
 
 def test_reports_of_images_have_sheets_and_others_do_not() -> None:

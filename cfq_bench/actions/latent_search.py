@@ -15,10 +15,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from cfq_bench.actions.action_set import ActionSet
 from cfq_bench.actions.outcome import Model, Status, target_margin
 from cfq_bench.actions.solver import Solver
 from cfq_bench.actions.space import ActionSpace
 from cfq_bench.config.base import NonNegative, Positive, SolverSettings
+from cfq_bench.errors import UserError
 
 _SHARES = (1.0, 0.5, 0.25)
 """How far towards the plane's cheapest point a step goes: the boundary is no plane."""
@@ -63,6 +65,8 @@ class LatentSearch(Solver):
         self, model: Model, space: ActionSpace, x: Tensor, target: Tensor, kappa: float
     ) -> tuple[Tensor, Tensor]:
         """See `Solver.search`."""
+        if isinstance(space, ActionSet):
+            raise UserError(f"solver {self.config.name} is for images: use solver=search")
         config, work = self.config, _Work(model, space, space.origin(x), target, kappa)
         best, cost = work.origin, torch.full((len(x),), torch.inf, device=x.device)
         for start in self._starts(work):

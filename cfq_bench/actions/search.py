@@ -45,7 +45,7 @@ class Search(Solver):
     ) -> tuple[Tensor, Tensor]:
         """See `Solver.search`."""
         if not isinstance(space, ActionSet):
-            raise UserError("solver search is for tables: use solver=latent_search")
+            raise UserError(f"solver {self.config.name} is for tables: use solver=latent_search")
         config = self.config
         by_gradient, gradient_ok = projected_gradient(
             model,

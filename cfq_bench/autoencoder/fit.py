@@ -14,6 +14,7 @@ from cfq_bench.cache import Cache
 from cfq_bench.config.images import AutoencoderSettings
 from cfq_bench.data.datamodule import Batch, SplitDataModule
 from cfq_bench.data.dataset import Dataset, Split
+from cfq_bench.errors import UserError
 from cfq_bench.seeds import derive_seed
 from cfq_bench.training.trainer import LeanModule, Runtime, cosine, fit, freeze
 
@@ -76,7 +77,8 @@ def obtain_autoencoder(
     """The autoencoder of a data set and seed.
 
     Raises:
-        UserError: the cached file is corrupt, or the images cannot be halved that often.
+        UserError: the cached file is corrupt, the images cannot be halved that often, or what was
+            trained is no better than the mean image.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "autoencoder", "init"))
@@ -95,6 +97,11 @@ def obtain_autoencoder(
     }
     stored = cache.get_or_make("autoencoder", key, train)
     error, baseline = (float(stored.pop(name)) for name in ("error", "baseline"))
+    if error >= baseline:
+        raise UserError(
+            f"the autoencoder is no better than the mean image (squared errors {error:.3g} and "
+            f"{baseline:.3g}), so that no action can be found: raise actions.autoencoder.epochs"
+        )
     network.load_state_dict(stored)
     freeze(network.to(runtime.device))
     return Trained(network, error, baseline)

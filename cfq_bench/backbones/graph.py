@@ -117,7 +117,8 @@ def _module(network: nn.Module, node: fx.Node) -> tuple[nn.Module, list[fx.Node]
     others = [arg for arg in node.args if not isinstance(arg, fx.Node)]
     if node.op == "call_module" and not others and not node.kwargs:
         return network.get_submodule(str(node.target)), sources
-    if node.target in (operator.add, operator.iadd, torch.add) and len(sources) == 2:
+    sums = node.target in (operator.add, operator.iadd, torch.add) and len(sources) == 2
+    if sums and not others and not node.kwargs:  # alpha scales the second
         return Add(), sources
     if node.target in (F.relu, torch.relu, "relu"):
         return nn.ReLU(), sources

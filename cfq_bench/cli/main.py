@@ -44,7 +44,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--method", help="What quantizes: a name, or a YAML file.  [default: cfq]")
-@click.option("--data", help="The table: a name, or a YAML file.  [default: compas]")
+@click.option("--data", help="The data set: a name, or a YAML file.  [default: compas]")
 @click.option("--backbone", help="The network.  [default: mlp2]")
 @click.option("--teacher", help="How the full-precision model is trained.  [default: standard]")
 @click.option("--solver", help="What searches for evaluation actions.  [default: search]")
@@ -264,7 +264,7 @@ def show(run_id: str, results_dir: Path) -> None:
 @click.option(
     "--run", "run_id", help="A finished run: its settings, and does the action hold on it?"
 )
-@click.option("--data", help="The table: a name, or a YAML file.  [default: compas]")
+@click.option("--data", help="The data set: a name, or a YAML file.  [default: compas]")
 @click.option("--backbone", help="The network.  [default: mlp2]")
 @click.option("--solver", help="What searches.  [default: search]")
 @click.option("--actions", help="The action set.  [default: the data set's]")

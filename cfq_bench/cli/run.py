@@ -44,7 +44,10 @@ def run_and_print(
     if record is not None and not under_agent():
         click.echo(result_table(record, store.path(record.run_id)), nl=False)
         if not quiet:
-            click.echo("answered from the record; --force runs it again", err=True)
+            click.echo(
+                "answered from the record, without a look at the data; --force runs it again",
+                err=True,
+            )
         return 0
 
     from cfq_bench.experiment import Options, answer

@@ -29,6 +29,10 @@ def explain(
     dotted = ".".join(str(part) for part in [prefix, *loc] if part != "")
     by_hand = any(dotted == path or dotted.startswith(f"{path}.") for path in overridden)
     where = "the overrides" if by_hand else file
+    # What is wrong between several settings may be wrong because of one that was overridden.
+    within = any(dotted == "" or path.startswith(f"{dotted}.") for path in overridden)
+    if first["type"] == "value_error" and within and not by_hand:
+        where = f"{file} with the overrides"
     more = f" (and {len(others)} more)" if others and first["type"] != "extra_forbidden" else ""
     if first["type"] == "extra_forbidden":
         return unknown_name("setting", dotted, _known(model, loc[:-1], prefix), f"in {where}")

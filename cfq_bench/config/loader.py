@@ -125,6 +125,8 @@ def load_settings(
     below = _data_defaults(parts["data"], base)
     names |= {key: below.pop((key,)) for key in GROUPS if (key,) in below}
     names |= named
+    if names.get("regime") is not None and isinstance(parts["data"], ImageSettings):
+        raise UserError(f"regimes are for tables, and data {parts['data'].name!r} are images")
 
     rest = {key: value for key, value in base.items() if key not in GROUPS}
     _apply(rest, {path: value for path, value in below.items() if path[0] not in GROUPS})
@@ -140,7 +142,7 @@ def load_settings(
     try:
         return Settings.model_validate({**rest, **parts})
     except ValidationError as error:
-        overridden = {".".join(key) for key in changed}
+        overridden = {".".join(key) for key in changes}
         raise explain(error, Settings, "", str(base_file), overridden) from None
 
 

@@ -267,6 +267,13 @@ class Settings(Frozen):
             raise ValueError(
                 f"data {data.name!r} are {what} and actions {actions.name!r} are for {other}"
             )
+        if isinstance(actions, SemanticSettings):
+            for name in data.protected:
+                if name not in actions.fixed:
+                    raise ValueError(
+                        f"{name!r} is protected and an edit may change it: name it in "
+                        "actions.fixed, and not in actions.attributes"
+                    )
 
     def _action_set_fits_table(self, data: DataSettings, actions: ActionSettings) -> None:
         for name in actions.features:
@@ -302,6 +309,13 @@ class Settings(Frozen):
                 f"evaluation.shift_attribute {named!r} is not one of the protected features of "
                 f"data {self.data.name!r}: {', '.join(protected) or 'none'}"
             )
+        if isinstance(self.data, ImageSettings):
+            for name, asked in (
+                ("evaluation.certificates", self.evaluation.certificates),
+                ("quantization.input_blocks", self.quantization.input_blocks),
+            ):
+                if asked:
+                    raise ValueError(f"{name}=true is for tables: leave it out for images")
         if self.evaluation.shift == "noise" and isinstance(self.data, ImageSettings):
             raise ValueError("evaluation.shift=noise is for tables: pixels have no such noise")
         if self.evaluation.shift == "reweight" and not protected:

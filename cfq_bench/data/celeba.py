@@ -71,6 +71,13 @@ def load(data_dir: Path | None) -> Images:
     if folder is None:
         raise UserError(MANUAL)
     attributes = _table(folder / ATTRIBUTES, header=1)
+    wrong = np.argwhere(~attributes.isin([1, -1]).to_numpy())
+    if len(wrong):
+        row, column = wrong[0]
+        raise UserError(
+            f"{folder / ATTRIBUTES}: {attributes.index[row]} has {attributes.columns[column]} "
+            f"{attributes.iloc[row, column]}, expected 1 or -1"
+        )
     parts_table = _table(folder / PARTITION, header=None)
     if parts_table.shape[1] != 1:
         raise UserError(f"{folder / PARTITION}: a line is an image's name and 0, 1 or 2")

@@ -98,11 +98,17 @@ def obtain_all(loader: str, data_dir: Path | None) -> dict[str, Path]:
 
 
 def named_data_dir(given: Path | None) -> Path | None:
-    """The folder of raw files: as given, else ``CFQ_BENCH_DATA``, else None."""
-    if given is not None:
-        return given
+    """The folder of raw files: as given, else ``CFQ_BENCH_DATA``, else None.
+
+    Raises:
+        UserError: there is no such folder.
+    """
     named = os.environ.get("CFQ_BENCH_DATA", "")
-    return Path(named).expanduser() if named != "" else None
+    folder = given if given is not None else Path(named).expanduser() if named != "" else None
+    if folder is not None and not folder.is_dir():
+        said = "CFQ_BENCH_DATA" if given is None else "--data-dir"
+        raise UserError(f"{folder}, which {said} names, is no folder: name the one with the data")
+    return folder
 
 
 def locate(raw: RawFile, data_dir: Path | None) -> Path | None:

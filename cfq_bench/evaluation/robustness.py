@@ -14,6 +14,7 @@ from cfq_bench.data.dataset import Dataset
 from cfq_bench.evaluation import functional as F
 from cfq_bench.evaluation.tally import Evaluation, Tally
 from cfq_bench.evaluation.teacher_recourse import Direction
+from cfq_bench.quantization.sampling import IMAGES
 from cfq_bench.quantization.variants import deployment_variants
 from cfq_bench.seeds import derive_seed
 
@@ -45,8 +46,8 @@ def add_robustness(
     evaluation = settings.evaluation
     if evaluation.variants == 0:
         return result
-    # Of images, all would fit in no memory.
-    most = None if data.train.x.dim() == 2 else evaluation.uncertainty.calibration_rows
+    # Of images, all would fit in no memory, and no more are looked at.
+    most = None if data.train.x.dim() == 2 else IMAGES
     variants = deployment_variants(
         f_q,
         evaluation.variants,

@@ -2,6 +2,7 @@
 
 import base64
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
@@ -31,9 +32,7 @@ Pixels = NDArray[np.float64]
 
 def contact_sheets(results: Sequence[Result]) -> Figure:
     """A sheet for each data set: pairs of an image and a difference, a line for every model."""
-    sheets = {
-        title: dict(_lines(_of_least_seed(part))) for title, part in panels_of(results).items()
-    }
+    sheets = {title: dict(_lines(_of_one_seed(part))) for title, part in panels_of(results).items()}
     shapes = [next(iter(lines.values())).shape for lines in sheets.values()]
     label = 0.34 * WIDTH  # inches for the names of the lines
     heights = [
@@ -57,13 +56,13 @@ def contact_sheets(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def _of_least_seed(results: Sequence[Result]) -> list[Result]:
-    """One result for each row, that of its least seed."""
-    found: dict[str, Result] = {}
-    for result in sorted(results, key=lambda one: one.seed):
-        found.setdefault(result.row, result)
-    order = dict.fromkeys(result.row for result in results)
-    return [found[row] for row in order]
+def _of_one_seed(results: Sequence[Result]) -> list[Result]:
+    """The rows at the seed that most have, the least of such; all show the same images."""
+    counts = Counter(result.seed for result in results)
+    seed = min(counts, key=lambda one: (-counts[one], one))
+    chosen = [result for result in results if result.seed == seed]
+    shown = chosen[0].record.details[PICTURES]["row_ids"]
+    return [one for one in chosen if one.record.details[PICTURES]["row_ids"] == shown]
 
 
 def _lines(results: Sequence[Result]) -> Iterator[tuple[str, Pixels]]:

@@ -69,12 +69,13 @@ def logit_change(network: QuantizedNetwork, teacher: Backbone, points: Tensor) -
 def logit_residual(
     network: QuantizedNetwork, teacher: Backbone, points: Tensor
 ) -> list[list[float]]:
-    """The part of the logit error (L, R) that no affine map of the answer takes away.
+    """How badly the quantized network orders points by margin (L, R): Var(d) (1 - rho^2).
 
-    For each difference to the first logit, d = z_c - z_0: the mean squared error of the best
-    a d_q + b for d, which is Var(d) - Cov(d, d_q)^2 / Var(d_q). Few bits mostly change a network's
-    gain and offset; training the last layer sets both right at once, so that `logit_change` before
-    any training says little about what is left after it. Units are quantized one at a time.
+    d = z_c - z_0 is a difference of logits, rho its correlation with the quantized network's: the
+    least mean squared error of an affine map of that for d. Before any training few bits also shift
+    and scale all logits, which `logit_change` counts and training takes away; what they confuse is
+    harder to learn. Points next to the boundary alone, of one margin, say nothing: the pool's
+    margins must differ. Units are quantized one at a time.
 
     Args:
         network: at the teacher's weights.

@@ -1,6 +1,8 @@
 """One record as text."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from cfq_bench.evaluation.keys import METRICS, metric_info
 from cfq_bench.record.record import Record
@@ -115,7 +117,17 @@ def _settings_lines(config: dict[str, object]) -> list[str]:
         if not isinstance(value, dict):
             lines.append(f"  {group:<16} {value}")
             continue
-        shown = {k: v for k, v in value.items() if k not in ("features", "module")}
-        text = ", ".join(f"{k}={v}" for k, v in shown.items() if not isinstance(v, dict))
+        text = ", ".join(f"{key}={v}" for key, v in _flat(value))
         lines.append(f"  {group:<16} {text}")
     return lines
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their dotted names; a table's features are a page of their own."""
+    for key, value in settings.items():
+        if key in ("features", "module"):
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
