@@ -125,7 +125,7 @@ def test_labels_that_do_not_fit_the_images_are_named(
         (celeba.ATTRIBUTES, b"1\n\xff\xfe\n", "cannot be read"),
         (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 1 foo\n", "000001.jpg has Young foo"),
         (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 0 1\n", "has Male 0, expected 1 or -1"),
-        (celeba.ATTRIBUTES, b"1\nMale Young\n000001.jpg 1\n", "000001.jpg has Young nan"),
+        (celeba.ATTRIBUTES, b"1\nMale Young\n1.jpg 1 1\n2.jpg 1\n", "2.jpg has Young nan"),
         ("img_align_celeba/000001.jpg", b"no picture", "no image that can be decoded"),
     ],
 )

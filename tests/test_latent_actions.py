@@ -284,8 +284,9 @@ def test_solvers_for_tables_name_the_one_for_images(name: str) -> None:
 def test_the_solver_for_images_names_the_one_for_tables(make_context: Any) -> None:
     context = make_context("lsq", "solver=latent_search")
     x = context.data.test.x[:2]
+    target = 1 - context.teacher(x).argmax(1)
     with pytest.raises(UserError, match="solver latent_search is for images: use solver=search"):
-        context.solver.solve(context.teacher, context.actions, x, torch.ones(2).long(), 0.1)
+        context.solver.solve(context.teacher, context.actions, x, target, 0.1)
 
 
 def test_an_autoencoder_needs_images_that_can_be_halved() -> None:

@@ -114,7 +114,8 @@ def test_what_failed_is_framed_and_what_is_missing_is_grey() -> None:
 def test_a_row_without_the_first_seed_is_on_no_sheet_of_it() -> None:
     details = shown((1.0, 0.2), [True, True], [True, True])
     results = made("table30", details=details, data=["mnist"], row=["LSQ", "CFQ", "PACT"])
-    kept = tuple(one for one in results.finished if (one.row, one.seed) != ("LSQ", 0))
+    missing = {("LSQ", 0), ("PACT", 1)}
+    kept = tuple(one for one in results.finished if (one.row, one.seed) not in missing)
     figure = build_figure("pictures", dataclasses.replace(results, finished=kept))
     assert figure is not None
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
