@@ -22,7 +22,7 @@ from cfq_bench.files import canonical_json, explain, write_atomic
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1  # part of every hash: raise it when the meaning of what is stored changes
+FORMAT = 2  # part of every hash: raise it when the meaning of what is stored changes
 _MAGIC = b"cfq-bench cache"
 
 
