@@ -141,6 +141,7 @@ def test_every_suite_has_the_figures_that_it_can_answer() -> None:
         "table8": [],
         "table31": ["boundary-error-by-bits", "figure-25", "figure-26"],
         "choices": [],  # two budgets are no curve
+        "choices_images": [],
         "table13": ["figure-09"],
     }
     plain = {

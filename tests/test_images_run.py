@@ -183,7 +183,7 @@ def test_an_autoencoder_that_has_learned_nothing_is_refused(
     folder: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
     worthless = ["actions.autoencoder.epochs=1", "actions.autoencoder.lr=1.0e-9"]
-    with pytest.raises(UserError, match=r"no better than the mean image .* autoencoder.epochs"):
+    with pytest.raises(UserError, match=r"no better than the mean image .*autoencoder\.epochs"):
         run(settings_of("ptq", "mnist", *worthless), options(folder, tmp_path, cache_dir))
 
 
