@@ -28,9 +28,9 @@ def explain(
     loc = [part for part in first["loc"] if not _is_union_tag(part)]
     dotted = ".".join(str(part) for part in [prefix, *loc] if part != "")
     by_hand = any(dotted == path or dotted.startswith(f"{path}.") for path in overridden)
-    where = "the overrides" if by_hand else file
-    # What is wrong between several settings may be wrong because of one that was overridden.
+    # What does not fit together may not because of one setting among others.
     within = any(dotted == "" or path.startswith(f"{dotted}.") for path in overridden)
+    where = "the overrides" if by_hand else file
     if first["type"] == "value_error" and within and not by_hand:
         where = f"{file} with the overrides"
     more = f" (and {len(others)} more)" if others and first["type"] != "extra_forbidden" else ""

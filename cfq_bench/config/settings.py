@@ -239,6 +239,8 @@ class Settings(Frozen):
     def _parts_fit(self) -> "Settings":
         self._actions_fit_data()
         self._shift_fits_data()
+        if isinstance(self.data, ImageSettings):
+            self._options_fit_images()
         candidates = self.quantization.candidates
         budget = self.budget
         if budget.avg_bits < candidates[0]:
@@ -309,17 +311,18 @@ class Settings(Frozen):
                 f"evaluation.shift_attribute {named!r} is not one of the protected features of "
                 f"data {self.data.name!r}: {', '.join(protected) or 'none'}"
             )
-        if isinstance(self.data, ImageSettings):
-            for name, asked in (
-                ("evaluation.certificates", self.evaluation.certificates),
-                ("quantization.input_blocks", self.quantization.input_blocks),
-            ):
-                if asked:
-                    raise ValueError(f"{name}=true is for tables: leave it out for images")
-        if self.evaluation.shift == "noise" and isinstance(self.data, ImageSettings):
-            raise ValueError("evaluation.shift=noise is for tables: pixels have no such noise")
         if self.evaluation.shift == "reweight" and not protected:
             raise ValueError(
                 f"evaluation.shift=reweight needs a protected feature; data {self.data.name!r} "
                 "has none: name one in data.protected"
             )
+
+    def _options_fit_images(self) -> None:
+        for name, asked in (
+            ("evaluation.certificates", self.evaluation.certificates),
+            ("quantization.input_blocks", self.quantization.input_blocks),
+        ):
+            if asked:
+                raise ValueError(f"{name}=true is for tables: leave it out for images")
+        if self.evaluation.shift == "noise":
+            raise ValueError("evaluation.shift=noise is for tables: pixels have no such noise")

@@ -79,7 +79,7 @@ def certify(
         direction: the favourable direction.
     """
     if not isinstance(space, ActionSet):
-        return Certificates(refused=dict.fromkeys(("deployed", "teacher"), "images have none"))
+        raise TypeError(f"certificates are about action sets of tables, got {type(space).__name__}")
     start = time.perf_counter()
     result = Certificates()
     found = direction.solutions[settings.evaluation.kappa].found
