@@ -13,6 +13,7 @@ PACKAGE = Path(cfq_bench.__file__).parent
 LAYERS = [
     "errors",
     "seeds",
+    "processes",
     "files",
     "config",
     "cache",
