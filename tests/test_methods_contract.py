@@ -1,8 +1,6 @@
 """What every method owes, on every YAML in conf/method; then what each setting of CFQ does."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from cfq_bench.quantization.cost import average_bits
 from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.functional import signed_range
 from cfq_bench.record.record import Record
+from tests.support.waiting import run_python
 
 MakeContext = Callable[..., Context]
 Run = Callable[..., Record]
@@ -115,8 +114,7 @@ def test_settings_of_every_method_are_read_without_torch() -> None:
         "heavy = {'torch', 'lightning', 'pandas', 'sklearn', 'wandb'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_python(code)
 
 
 # --- the run ---

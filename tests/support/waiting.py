@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socketserver
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,3 +80,16 @@ def join(parts: Iterable[threading.Thread | BaseProcess], seconds: float = PATIE
         part.join(max(0.0, end - time.monotonic()))
     alive = [part.name for part in every if part.is_alive()]
     assert not alive, f"{', '.join(alive)} of {len(every)} still at work after {seconds:g} s"
+
+
+@contextmanager
+def serving(server: socketserver.BaseServer) -> Iterator[None]:
+    """Answer requests in a thread while the block runs."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop = threading.Thread(target=server.shutdown, daemon=True)
+        stop.start()
+        join([stop, thread])
