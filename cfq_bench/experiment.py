@@ -39,9 +39,6 @@ from cfq_bench.tracking.wandb import Mode, Tracker
 from cfq_bench.training.history import History
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
 
-ABANDONED_S = 24 * 3600.0
-"""Age from which a temporary file in the results folder is a killed run's."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -121,7 +118,7 @@ def answer(settings: Settings, options: Options) -> Answer:
         note = _tell_sweep(found, settings, options) if under_agent() else None
         return Answer(found, path, cached=True, note=note)
     ensure_writable(store.runs_dir, "records")
-    sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
+    sweep_leftovers(store.runs_dir)
 
     device = usable_device(options.device)
     start = time.perf_counter()

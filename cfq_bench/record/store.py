@@ -2,13 +2,12 @@
 
 import io
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import TEMP_PREFIX, explain, write_atomic
+from cfq_bench.files import explain, temporary, write_atomic
 from cfq_bench.record.record import Record, run_id
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class RecordStore:
         path = self.path(record.run_id)
         if path.exists():
             return False
-        temp = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+        temp = temporary(self.runs_dir)
         write_atomic(temp, record.to_json().encode())
         try:
             # What lies beside is the same for every worker: a configuration has one result.
