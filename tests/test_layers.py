@@ -11,6 +11,7 @@ import cfq_bench
 
 PACKAGE = Path(cfq_bench.__file__).parent
 LAYERS = [
+    "text",
     "errors",
     "seeds",
     "files",
