@@ -62,6 +62,14 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise explain(f"write {path}", error) from error
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that the system does not take names none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def ensure_writable(folder: Path, purpose: str) -> None:
     """Create ``folder`` and prove that one can write there: a run should fail before training.
 

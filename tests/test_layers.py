@@ -10,6 +10,7 @@ from tests.support.waiting import run_python
 
 PACKAGE = Path(cfq_bench.__file__).parent
 LAYERS = [
+    "text",
     "errors",
     "seeds",
     "processes",
