@@ -4,8 +4,10 @@ An entry's name is the hash of everything that it depends on, so nothing ever ha
 a different key is a different file.
 """
 
+import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 2  # part of every hash: raise it when the meaning of what is stored changes
+MEMO_MOST = 4000
+"""Facts in one memo."""
 _MAGIC = b"cfq-bench cache"
 
 
@@ -91,6 +95,50 @@ class Cache:
             return found
         finally:
             lock.release()
+
+
+class Memo:
+    """Small facts about files by what names their content, kept between processes to save time.
+
+    Losing them costs nothing but time: a folder that cannot be written and a damaged file are
+    passed over, and of two processes that store at once the later one stays.
+
+    Args:
+        name: the file's, ``<cache>/memo/<name>.json``.
+        format: of the facts; those of another one are forgotten.
+    """
+
+    def __init__(self, name: str, format: int) -> None:
+        self.path = default_cache_dir() / "memo" / f"{name}-{format}.json"
+        self._found: dict[str, object] | None = None
+        self._new: dict[str, object] = {}
+
+    def get(self, key: str) -> object | None:
+        """The fact, or None."""
+        if self._found is None:
+            self._found = self._read()
+        return self._new.get(key, self._found.get(key))
+
+    def put(self, key: str, fact: object) -> None:
+        """Remember a fact; `save` writes it."""
+        self._new[key] = fact
+
+    def save(self) -> None:
+        """Write what is new, in place of what is oldest."""
+        if not self._new:
+            return
+        facts = list({**self._read(), **self._new}.items())[-MEMO_MOST:]
+        self._new = {}
+        self._found = dict(facts)
+        with contextlib.suppress(UserError):
+            write_atomic(self.path, json.dumps(self._found).encode())
+
+    def _read(self) -> dict[str, object]:
+        try:
+            facts = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
 
 
 def _locked(path: Path) -> FileLock:
