@@ -16,6 +16,7 @@ LAYERS = [
     "files",
     "config",
     "cache",
+    "codebase",
     "data",
     "backbones",
     "training",

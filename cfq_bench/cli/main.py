@@ -66,6 +66,7 @@ def main() -> None:
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--force", is_flag=True, help="Run again where a record exists.")
+@click.option("--accept-stale", is_flag=True, help="Take a record of other code or data.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 def run(
@@ -84,6 +85,7 @@ def run(
     device: str,
     threads: int,
     force: bool,
+    accept_stale: bool,
     quiet: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -96,7 +98,8 @@ def run(
         cfq-bench run --method cfq method.eta=2 method.target=favourable
         cfq-bench run --data german quantization.input_blocks=true
 
-    The same configuration a second time is answered from its record.
+    The same configuration a second time is answered from its record, unless its code or its data
+    have changed since: a stale record is run again.
     """  # noqa: D301 (click reads the backspace character)
     from cfq_bench.config.loader import load_settings
     from cfq_bench.tracking.agent import sweep_overrides
@@ -123,6 +126,7 @@ def run(
         device=device,
         threads=threads,
         force=force,
+        accept_stale=accept_stale,
         quiet=quiet,
     )
     sys.exit(code)
