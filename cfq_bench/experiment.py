@@ -31,7 +31,7 @@ from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.quantization.storage import network_to_bytes
-from cfq_bench.record.identity import answering, begin, made_by
+from cfq_bench.record.identity import answering, begin, made_by, made_by_code
 from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
@@ -159,7 +159,9 @@ def answer(settings: Settings, options: Options) -> Answer:
             details=outcome.details,
             provenance=provenance(options.device, options.threads),
             seconds=time.perf_counter() - start,
-            made_by=made_by(config, code, options.data_dir),
+            made_by=made_by_code(config)
+            if outcome.status == "failed"
+            else made_by(config, code, options.data_dir),
         )
         # The local record is the truth: first, W&B after it.
         (options.publish or store.write)(record, outcome.rows, outcome.network, history.frame())

@@ -162,6 +162,7 @@ main.add_command(results)
 @click.option("--seeds", help="Only these seeds, such as 0,1.")
 @click.option("--only", multiple=True, help="AXIS=VALUE or row=LABEL: only these (repeat it).")
 @click.option("--retry-failed", is_flag=True, help="Run again what has failed before.")
+@click.option("--accept-stale", is_flag=True, help="Take records of other code or data.")
 @click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
 @click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
@@ -186,6 +187,7 @@ def suite(
     seeds: str | None,
     only: tuple[str, ...],
     retry_failed: bool,
+    accept_stale: bool,
     conf_dir: Path | None,
     data_dir: Path | None,
     results_dir: Path,
@@ -193,7 +195,7 @@ def suite(
     wandb: str,
     device: str,
 ) -> None:
-    """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet.
+    """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet, or a stale one.
 
     \b
         cfq-bench suite --list
@@ -230,6 +232,7 @@ def suite(
         wandb=wandb,
         device=device,
         retry_failed=retry_failed,
+        accept_stale=accept_stale,
         address=address,
         cluster=cluster,
     )

@@ -33,7 +33,8 @@ def data_prints(loader: str, data_dir: Path | None) -> dict[str, str]:
     Raises:
         UserError: a file in the cache is damaged.
     """
-    return {name: _print(path) for name, path in _read_by(loader, data_dir).items()}
+    prints = {name: _print(path) for name, path in _read_by(loader, data_dir).items()}
+    return {name: one for name, one in prints.items() if one is not None}
 
 
 def changed_file(prints: Mapping[str, str], data_dir: Path | None) -> str | None:
@@ -45,7 +46,8 @@ def changed_file(prints: Mapping[str, str], data_dir: Path | None) -> str | None
     """
     for name, before in prints.items():
         path = _place(name, data_dir)
-        if path is not None and _print(path) != before:
+        now = None if path is None else _print(path)
+        if now is not None and now != before:
             return name
     return None
 
@@ -79,12 +81,23 @@ def _roots(data_dir: Path | None) -> list[Path]:
     return [*([] if data_dir is None else [data_dir]), default_cache_dir() / "data"]
 
 
-def _print(path: Path) -> str:
-    """What stands for a file or a folder; large files are read once, as long as they stay."""
-    if path.is_dir():
-        with os.scandir(path) as entries:
-            lines = sorted(f"{one.name}\0{one.stat().st_size}\n" for one in entries)
-        return f"names and sizes {hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+def _print(path: Path) -> str | None:
+    """What stands for a file or a folder; None where it cannot be read."""
+    try:
+        return _folder_print(path) if path.is_dir() else _file_print(path)
+    except OSError:
+        return None
+
+
+def _folder_print(path: Path) -> str:
+    with os.scandir(path) as entries:
+        lines = sorted(f"{one.name}\0{one.stat().st_size}\n" for one in entries)
+    digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape"))
+    return f"names and sizes {digest.hexdigest()}"
+
+
+def _file_print(path: Path) -> str:
+    """By contents; a file is read once, as long as its time and size stay."""
     stat, memo = path.stat(), Memo("data", 1)
     key = f"{path.resolve()}\0{stat.st_size}\0{stat.st_mtime_ns}"
     known = memo.get(key)

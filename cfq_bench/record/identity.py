@@ -40,6 +40,17 @@ def made_by(config: Mapping[str, Any], code: str, data_dir: Path | None) -> Made
     )
 
 
+def made_by_code(config: Mapping[str, Any]) -> MadeBy | None:
+    """What made a run that failed before anybody knows whether it read its data.
+
+    None: a plug-in file is not here, which may be why it failed.
+    """
+    try:
+        return MadeBy(code=begin(config))
+    except UserError:
+        return None
+
+
 class Judge:
     """Tells stale records from fresh ones, as code and data are when it is made.
 
