@@ -1,7 +1,7 @@
 """A cache of tensors that many processes may share: each entry is computed once, whole or absent.
 
-An entry's name is the hash of everything that it depends on, so nothing ever has to be invalidated:
-a different key is a different file.
+An entry's name is the hash of everything that it depends on, code included, so nothing ever has to
+be invalidated: a different key is a different file.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock
 
-from cfq_bench import __version__
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json, explain, write_atomic
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 FORMAT = 2  # part of every hash: raise it when the meaning of what is stored changes
 MEMO_MOST = 4000
 """Facts in one memo."""
+SETTLED_S = 2.0
+"""Age of a file from which another content of it also has another time of modification."""
 _MAGIC = b"cfq-bench cache"
 
 
@@ -55,9 +56,7 @@ class Cache:
         """
         if re.fullmatch(r"[a-z0-9_-]+", kind) is None:
             raise ValueError(f"cache kind {kind!r}: expected lower-case letters, digits, _ and -")
-        # A release may mend a solver or a fit: what an older one computed is not taken over.
-        made_by = {"kind": kind, "format": FORMAT, "version": __version__}
-        text = canonical_json({**made_by, "key": dict(key)})
+        text = canonical_json({"kind": kind, "format": FORMAT, "key": dict(key)})
         return self.root / kind / f"{hashlib.sha256(text.encode()).hexdigest()}.pt"
 
     def get_or_make(
@@ -72,7 +71,8 @@ class Cache:
 
         Args:
             kind: what is stored, for example ``"teacher"``: a folder of the cache.
-            key: everything that the tensors depend on, as JSON data.
+            key: everything that the tensors depend on, as JSON data, with the code that computes
+                them (`codebase.entry_code`): another one may have mended a solver or a fit.
             make: computes the tensors; any device, dtype and shape.
 
         Returns:

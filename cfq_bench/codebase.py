@@ -12,6 +12,7 @@ changes no result leaves it as it is, whatever the version of Python.
 import ast
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cfq_bench
-from cfq_bench.cache import Memo
+from cfq_bench.cache import SETTLED_S, Memo
 from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import source_file
 from cfq_bench.errors import UserError
@@ -105,8 +106,12 @@ class Codebase:
 
     def _plugins(self, plugins: Iterable[str], release: bool) -> Iterator[_Place]:
         for name in sorted(set(plugins)):
+            if name.partition(".")[0] == self.package.name:
+                if not release:
+                    yield self._module(name)
+                continue
             path = source_file(name).resolve()
-            if path.is_relative_to(self.package):
+            if path.is_relative_to(self.package):  # named by its path
                 if not release:
                     yield _Place(self._dotted(path), path, self.package.parent)
                 continue
@@ -116,7 +121,7 @@ class Codebase:
     def _module(self, name: str) -> _Place:
         path = _source(self.package.parent, name)
         if path is None:
-            raise ValueError(f"{self.package} has no module {name}")
+            raise UserError(f"module {name!r} does not exist: name a module or a .py file")
         return _Place(self._dotted(path), path, self.package.parent)
 
     def _dotted(self, path: Path) -> str:
@@ -170,6 +175,7 @@ class Codebase:
             if known is not None and known[0] == stamp:
                 return known[1]
             source = path.read_bytes()
+            settled = time.time() - stat.st_mtime > SETTLED_S
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from None
         self._edges.pop(path, None)
@@ -178,7 +184,8 @@ class Codebase:
         if facts is None:
             facts = _read(source)
             memo.put(raw, [facts.tree, [list(one) for one in facts.imports]])
-        self._facts[path] = (stamp, facts)
+        if settled:
+            self._facts[path] = (stamp, facts)
         return facts
 
 

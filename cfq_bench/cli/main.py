@@ -260,10 +260,12 @@ def list_names(group: str | None, conf_dir: Path | None) -> None:
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
 def show(run_id: str, results_dir: Path) -> None:
     """Show one record. RUN is its id, or the first digits of it."""
+    from cfq_bench.record.identity import Judge
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.page import record_page
 
-    click.echo(record_page(RecordStore(results_dir).find(run_id)), nl=False)
+    record = RecordStore(results_dir).find(run_id)
+    click.echo(record_page(record, Judge().why_stale(record)), nl=False)
 
 
 @main.command()

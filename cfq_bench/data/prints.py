@@ -11,14 +11,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cfq_bench.cache import Memo, default_cache_dir
+from cfq_bench.cache import SETTLED_S, Memo, default_cache_dir
 from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
 from cfq_bench.data.sources import locate, own_search, raw_files
 
 EMBEDDED = Path(__file__).parent / "embedded"
-_SETTLED_S = 2.0
-"""Age from which another content of a file also has another time."""
 
 
 def data_prints(loader: str, data_dir: Path | None) -> dict[str, str]:
@@ -105,7 +103,7 @@ def _file_print(path: Path) -> str:
         return known
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if time.time() - stat.st_mtime > _SETTLED_S:
+    if time.time() - stat.st_mtime > SETTLED_S:
         memo.put(key, digest)
         memo.save()
     return digest
