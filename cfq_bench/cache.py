@@ -1,11 +1,13 @@
 """A cache of tensors that many processes may share: each entry is computed once, whole or absent.
 
-An entry's name is the hash of everything that it depends on, so nothing ever has to be invalidated:
-a different key is a different file.
+An entry's name is the hash of everything that it depends on, code included, so nothing ever has to
+be invalidated: a different key is a different file.
 """
 
+import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING
 import platformdirs
 from filelock import FileLock
 
-from cfq_bench import __version__
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json, explain, write_atomic
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 2  # part of every hash: raise it when the meaning of what is stored changes
+MEMO_MOST = 4000
+"""Facts in one memo."""
+SETTLED_S = 2.0
+"""Age of a file from which another content of it also has another time of modification."""
 _MAGIC = b"cfq-bench cache"
 
 
@@ -51,9 +56,7 @@ class Cache:
         """
         if re.fullmatch(r"[a-z0-9_-]+", kind) is None:
             raise ValueError(f"cache kind {kind!r}: expected lower-case letters, digits, _ and -")
-        # A release may mend a solver or a fit: what an older one computed is not taken over.
-        made_by = {"kind": kind, "format": FORMAT, "version": __version__}
-        text = canonical_json({**made_by, "key": dict(key)})
+        text = canonical_json({"kind": kind, "format": FORMAT, "key": dict(key)})
         return self.root / kind / f"{hashlib.sha256(text.encode()).hexdigest()}.pt"
 
     def get_or_make(
@@ -68,7 +71,8 @@ class Cache:
 
         Args:
             kind: what is stored, for example ``"teacher"``: a folder of the cache.
-            key: everything that the tensors depend on, as JSON data.
+            key: everything that the tensors depend on, as JSON data, with the code that computes
+                them (`codebase.entry_code`): another one may have mended a solver or a fit.
             make: computes the tensors; any device, dtype and shape.
 
         Returns:
@@ -91,6 +95,50 @@ class Cache:
             return found
         finally:
             lock.release()
+
+
+class Memo:
+    """Small facts about files by what names their content, kept between processes to save time.
+
+    Losing them costs nothing but time: a folder that cannot be written and a damaged file are
+    passed over, and of two processes that store at once the later one stays.
+
+    Args:
+        name: the file's, ``<cache>/memo/<name>.json``.
+        format: of the facts; those of another one are forgotten.
+    """
+
+    def __init__(self, name: str, format: int) -> None:
+        self.path = default_cache_dir() / "memo" / f"{name}-{format}.json"
+        self._found: dict[str, object] | None = None
+        self._new: dict[str, object] = {}
+
+    def get(self, key: str) -> object | None:
+        """The fact, or None."""
+        if self._found is None:
+            self._found = self._read()
+        return self._new.get(key, self._found.get(key))
+
+    def put(self, key: str, fact: object) -> None:
+        """Remember a fact; `save` writes it."""
+        self._new[key] = fact
+
+    def save(self) -> None:
+        """Write what is new, in place of what is oldest."""
+        if not self._new:
+            return
+        facts = list({**self._read(), **self._new}.items())[-MEMO_MOST:]
+        self._new = {}
+        self._found = dict(facts)
+        with contextlib.suppress(UserError):
+            write_atomic(self.path, json.dumps(self._found).encode())
+
+    def _read(self) -> dict[str, object]:
+        try:
+            facts = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
 
 
 def _locked(path: Path) -> FileLock:

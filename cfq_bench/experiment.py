@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 
 from cfq_bench.actions.make import make_space
 from cfq_bench.cache import Cache, default_cache_dir
+from cfq_bench.codebase import RUN, entry_code
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.dataset import Dataset, TabularData
 from cfq_bench.data.load import load_dataset
@@ -30,6 +31,7 @@ from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.quantization.storage import network_to_bytes
+from cfq_bench.record.identity import answering, begin, made_by, made_by_code
 from cfq_bench.record.provenance import provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
@@ -38,6 +40,8 @@ from cfq_bench.tracking.agent import refuse_other_values, under_agent
 from cfq_bench.tracking.wandb import Mode, Tracker
 from cfq_bench.training.history import History
 from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, StoppedEarlyError
+
+entry_code(RUN)  # the files as they are imported: what is edited from here on computes nothing here
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Options:
         data_dir: raw data files; default: ``CFQ_BENCH_DATA``.
         wandb: Weights & Biases mode.
         force: run again even where a record exists.
+        accept_stale: take a record that other code or other data made.
         device: a torch device.
         threads: torch threads; one is fastest for networks this small.
         progress: where long work reports.
@@ -63,6 +68,7 @@ class Options:
     data_dir: Path | None = None
     wandb: Mode = "auto"
     force: bool = False
+    accept_stale: bool = False
     device: str = "cpu"
     threads: int = 1
     progress: ProgressBar = field(default_factory=NoProgress)
@@ -82,12 +88,14 @@ class Answer:
         path: its file.
         cached: it existed already; nothing was run.
         note: one line about tracking, if there is something to say.
+        stale: one line about a stale record that was taken or replaced.
     """
 
     record: Record
     path: Path
     cached: bool
     note: str | None = None
+    stale: str | None = None
 
 
 def run(settings: Settings, options: Options | None = None) -> Record:
@@ -114,9 +122,13 @@ def answer(settings: Settings, options: Options) -> Answer:
     store = RecordStore(options.results_dir)
     path = store.path(identity)
     refuse_other_values(config)
-    if not options.force and (found := store.finished(config)) is not None:
-        note = _tell_sweep(found, settings, options) if under_agent() else None
-        return Answer(found, path, cached=True, note=note)
+    stale = None
+    if not options.force:
+        found, stale = answering(store, config, options.data_dir, options.accept_stale)
+        if found is not None:
+            note = _tell_sweep(found, settings, options) if under_agent() else None
+            return Answer(found, path, cached=True, note=note, stale=stale)
+    code = begin(config)
     ensure_writable(store.runs_dir, "records")
     sweep_leftovers(store.runs_dir)
 
@@ -144,11 +156,14 @@ def answer(settings: Settings, options: Options) -> Answer:
             details=outcome.details,
             provenance=provenance(options.device, options.threads),
             seconds=time.perf_counter() - start,
+            made_by=made_by_code(config)
+            if outcome.status == "failed"
+            else made_by(config, code, options.data_dir),
         )
         # The local record is the truth: first, W&B after it.
         (options.publish or store.write)(record, outcome.rows, outcome.network, history.frame())
         _publish(record, tracker)
-    return Answer(record, path, cached=False, note=tracker.note)
+    return Answer(record, path, cached=False, note=tracker.note, stale=stale)
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def sweep_leftovers(folder: Path, older_than_s: float = ABANDONED_S) -> int:
         How many were removed.
     """
     removed = 0
-    # The second were the clocks of leases, in folders of version 0.2 and before.
+    # The second were the clocks of leases, in folders of version 0.1.
     for path in (*folder.glob(f"{TEMP_PREFIX}*"), *folder.glob(".clock-*")):
         try:
             if is_left_over(path.name) or time.time() - _last_change(path) > older_than_s:

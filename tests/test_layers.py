@@ -17,6 +17,7 @@ LAYERS = [
     "files",
     "config",
     "cache",
+    "codebase",
     "data",
     "backbones",
     "training",

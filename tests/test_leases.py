@@ -175,12 +175,15 @@ def test_what_the_killed_left_goes_at_once_and_what_may_be_alive_stays(tmp_path:
     mine, dead = (
         f".tmp-{maker().rpartition('-')[0]}-{pid}-0a-clock" for pid in (os.getpid(), gone)
     )
-    for name in (mine, dead, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "a.lease", "b.lease"):
+    for name in (mine, dead, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease"):
         (tmp_path / name).write_text("")
     (tmp_path / dead.replace("0a", "0b")).mkdir()
-    leases.sweep(lambda run: run == "a")
-    kept = {mine, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease"}
+    at_work = held(Leases(tmp_path), "again")  # its record is stale
+    dead_lease(leases, age_s=0)
+    leases.sweep(lambda run: run in ("run", "again"))
+    kept = {mine, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease", "again.lease"}
     assert {path.name for path in tmp_path.iterdir()} == kept
+    at_work.release()
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))
     leases.sweep(lambda run: False)

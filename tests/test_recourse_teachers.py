@@ -158,14 +158,16 @@ def test_a_teacher_s_key_names_the_action_set_where_it_matters(
     keys = [teacher_key(one.settings, one.data, one.actions) for one in (paper, strict)]
     assert (keys[0] != keys[1]) == depends
     answers = [
-        recourse_key(one.settings, one.data, one.actions, torch.device("cpu"))
+        recourse_key(
+            one.settings, one.data, one.actions, torch.device("cpu"), "cfq_bench.methods.base"
+        )
         for one in (paper, strict)
     ]
     assert answers[0] != answers[1]
 
 
-def test_the_standard_teacher_s_key_holds_what_it_always_held(make_context: MakeContext) -> None:
+def test_the_standard_teacher_s_key_holds_what_it_depends_on(make_context: MakeContext) -> None:
     context = make_context("fp32")
     key = teacher_key(context.settings, context.data, context.actions)
-    assert set(key) == {"data", "fit", "backbone", "teacher", "seed"}
+    assert set(key) == {"code", "data", "fit", "backbone", "teacher", "seed"}
     assert "lr" in key["teacher"]

@@ -209,7 +209,13 @@ def test_what_is_cached_for_shifted_rows_is_not_taken_for_others(
     for kind, strength in (("none", 0.5), ("noise", 0.5), ("noise", 0.7), ("imbalance", 0.5)):
         settings = settings_of("german", f"shift={kind}", f"shift_noise={strength}")
         data, _ = shifted(context.data, settings)
-        keys.append(str(recourse_key(context.settings, data, context.actions, device)))
+        keys.append(
+            str(
+                recourse_key(
+                    context.settings, data, context.actions, device, "cfq_bench.methods.base"
+                )
+            )
+        )
     assert len(set(keys)) == len(keys)
 
 
@@ -252,7 +258,7 @@ def test_a_record_with_everything_on_loads_back(
     wanted = {key for key in METRICS if key.startswith(("margin/", "group/"))}
     assert {key for key in record.metrics if key.startswith(("margin/", "group/"))} == wanted
     assert wanted <= set(record.counts)
-    page = record_page(record)
+    page = record_page(record, None)
     assert "protected groups, 95 % intervals" in page
     assert "logits at the teacher's actions" in page
 

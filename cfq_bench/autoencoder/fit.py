@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from cfq_bench.autoencoder.network import Autoencoder
 from cfq_bench.cache import Cache
+from cfq_bench.codebase import entry_code
 from cfq_bench.config.images import AutoencoderSettings
 from cfq_bench.data.datamodule import Batch, SplitDataModule
 from cfq_bench.data.dataset import Dataset, Split
@@ -90,6 +91,7 @@ def obtain_autoencoder(
         return {**network.state_dict(), "error": error, "baseline": baseline}
 
     key: dict[str, Any] = {
+        "code": entry_code((__name__,)),
         "data": data.fingerprint,
         "autoencoder": config.model_dump(mode="json"),
         "seed": seed,

@@ -66,6 +66,7 @@ def main() -> None:
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--force", is_flag=True, help="Run again where a record exists.")
+@click.option("--accept-stale", is_flag=True, help="Take a record of other code or data.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 def run(
@@ -84,6 +85,7 @@ def run(
     device: str,
     threads: int,
     force: bool,
+    accept_stale: bool,
     quiet: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -96,7 +98,8 @@ def run(
         cfq-bench run --method cfq method.eta=2 method.target=favourable
         cfq-bench run --data german quantization.input_blocks=true
 
-    The same configuration a second time is answered from its record.
+    The same configuration a second time is answered from its record, unless its code or its data
+    have changed since: a stale record is run again.
     """  # noqa: D301 (click reads the backspace character)
     from cfq_bench.config.loader import load_settings
     from cfq_bench.tracking.agent import sweep_overrides
@@ -123,6 +126,7 @@ def run(
         device=device,
         threads=threads,
         force=force,
+        accept_stale=accept_stale,
         quiet=quiet,
     )
     sys.exit(code)
@@ -158,6 +162,7 @@ main.add_command(results)
 @click.option("--seeds", help="Only these seeds, such as 0,1.")
 @click.option("--only", multiple=True, help="AXIS=VALUE or row=LABEL: only these (repeat it).")
 @click.option("--retry-failed", is_flag=True, help="Run again what has failed before.")
+@click.option("--accept-stale", is_flag=True, help="Take records of other code or data.")
 @click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files, searched first.")
 @click.option("--data-dir", type=FOLDER, help="Raw data files.  [default: $CFQ_BENCH_DATA]")
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
@@ -182,6 +187,7 @@ def suite(
     seeds: str | None,
     only: tuple[str, ...],
     retry_failed: bool,
+    accept_stale: bool,
     conf_dir: Path | None,
     data_dir: Path | None,
     results_dir: Path,
@@ -189,7 +195,7 @@ def suite(
     wandb: str,
     device: str,
 ) -> None:
-    """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet.
+    """Run a named grid, conf/suite/<SUITE>.yaml: the runs that have no record yet, or a stale one.
 
     \b
         cfq-bench suite --list
@@ -226,6 +232,7 @@ def suite(
         wandb=wandb,
         device=device,
         retry_failed=retry_failed,
+        accept_stale=accept_stale,
         address=address,
         cluster=cluster,
     )
@@ -253,10 +260,12 @@ def list_names(group: str | None, conf_dir: Path | None) -> None:
 @click.option("--results-dir", type=FOLDER, default="results", show_default=True)
 def show(run_id: str, results_dir: Path) -> None:
     """Show one record. RUN is its id, or the first digits of it."""
+    from cfq_bench.record.identity import Judge
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.page import record_page
 
-    click.echo(record_page(RecordStore(results_dir).find(run_id)), nl=False)
+    record = RecordStore(results_dir).find(run_id)
+    click.echo(record_page(record, Judge().why_stale(record)), nl=False)
 
 
 @main.command()

@@ -15,6 +15,7 @@ from rich.progress import (
 )
 
 from cfq_bench.config.settings import Settings
+from cfq_bench.record.identity import answering
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.page import result_table
 from cfq_bench.tracking.agent import under_agent
@@ -31,6 +32,7 @@ def run_and_print(
     device: str,
     threads: int,
     force: bool,
+    accept_stale: bool,
     quiet: bool,
 ) -> int:
     """Run, or answer from the record; print the result.
@@ -39,13 +41,18 @@ def run_and_print(
         The exit code: 0, or 1 for a failed run.
     """
     store = RecordStore(results_dir)
-    record = None if force else store.finished(settings.model_dump(mode="json"))
+    record, stale = None, None
+    if not force:
+        config = settings.model_dump(mode="json")
+        record, stale = answering(store, config, data_dir, accept_stale)
+    if stale is not None:
+        click.echo(stale, err=True)
     # Answered before torch is imported; a W&B sweep still waits for the run that it asked for.
     if record is not None and not under_agent():
         click.echo(result_table(record, store.path(record.run_id)), nl=False)
         if not quiet:
             click.echo(
-                "answered from the record, without a look at the data; --force runs it again",
+                "answered from the record; --force runs it again",
                 err=True,
             )
         return 0
@@ -59,7 +66,8 @@ def run_and_print(
             cache_dir=cache_dir,
             data_dir=data_dir,
             wandb=cast(Mode, wandb),
-            force=force,
+            force=force or (stale is not None and record is None),  # it was judged just now
+            accept_stale=accept_stale,
             device=device,
             threads=threads,
             progress=bar,

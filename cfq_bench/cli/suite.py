@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from cfq_bench.config.loader import known_names
 from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
 from cfq_bench.errors import UserError
+from cfq_bench.record.identity import ACCEPT, Judge
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites import run as suites
 from cfq_bench.suites.estimate import Estimates
@@ -22,22 +23,26 @@ def suite_list(results_dir: Path, conf_dir: Path | None, workers: int) -> str:
     """Every suite with its runs, how many have a record, and the minutes of the others."""
     store = RecordStore(results_dir)
     estimates = Estimates(store)
-    rows = [("suite", "runs", "recorded", "minutes", "about")]
+    stale = Judge().stale(store.all())
+    rows = [("suite", "runs", "recorded", "stale", "minutes", "about")]
     for name in known_names("suite", conf_dir):
         suite = load_suite(name, conf_dir)
         runs = expand(suite, conf_dir)
-        left = [run for run in runs if not store.path(run.run_id).exists()]
+        there = {run.run_id for run in runs if store.path(run.run_id).exists()}
+        old = there & stale.keys()
+        left = [run for run in runs if run.run_id not in there - old]
         measured = all(estimates.is_measured(run) for run in left)
         minutes = estimates.all(left) / workers / 60
         text = f"{'' if measured else '~'}{minutes:.1f}"
-        rows.append((name, str(len(runs)), str(len(runs) - len(left)), text, suite.about))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        counts = (str(len(runs)), str(len(there)), str(len(old)))
+        rows.append((name, *counts, text, suite.about))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = [
         "  ".join(
             [
                 row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:4], widths[1:], strict=True)),
-                row[4],
+                *(c.rjust(w) for c, w in zip(row[1:5], widths[1:], strict=True)),
+                row[5],
             ]
         )
         for row in rows
@@ -89,7 +94,7 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
             return 130
     click.echo(
         f"{name}: {_runs(state.total)}: {state.done} done, {state.failed} failed, "
-        f"{state.skipped} skipped; {state.before} were there before; "
+        f"{state.skipped} skipped; {state.before} were there before{_stale(report, state)}; "
         f"{time.perf_counter() - start:.0f} s; records in {options.results_dir}"
     )
     if state.done > state.before:
@@ -117,6 +122,13 @@ def _overviews(name: str, runs: list[SuiteRun], results_dir: Path) -> str:
     return "\n\n".join(markdown_table(table) for table in tables)
 
 
+def _stale(report: "_Report", state: suites.Progress) -> str:
+    """What became of stale records; empty where there were none."""
+    if state.taken:
+        return f" ({state.taken} of them stale)"
+    return f", {report.stale} more were stale and are replaced" if report.stale else ""
+
+
 class _Report:
     """A bar on a terminal; elsewhere a line every half minute. Failures at once, on both."""
 
@@ -132,6 +144,7 @@ class _Report:
         )
         self.task = self.bar.add_task(name, total=None, words="")
         self.told = time.perf_counter()
+        self.stale: int | None = None
 
     def __enter__(self) -> "_Report":
         self.bar.start()
@@ -141,6 +154,13 @@ class _Report:
         self.bar.stop()
 
     def __call__(self, state: suites.Progress) -> None:
+        if self.stale is None:
+            self.stale = state.stale
+            if state.why_stale is not None:
+                count = state.stale + state.taken
+                what = "taken" if state.taken else f"run again; {ACCEPT}"
+                words = "1 record is" if count == 1 else f"{count} records are"
+                click.echo(f"{self.name}: {words} stale: {state.why_stale} ({what})", err=True)
         for run, record in state.news:
             if record.status == "failed":
                 places = ", ".join(f"{axis} {value}" for axis, value in run.axes.items())
@@ -157,9 +177,10 @@ class _Report:
 
 def _words(state: suites.Progress) -> str:
     minutes, seconds = divmod(round(state.left_s), 60)
+    stale = f" ({state.stale} stale)" if state.stale else ""
     return (
         f"{state.done} done, {state.failed} failed, {state.skipped} skipped, "
-        f"{state.left} left, about {minutes}:{seconds:02d} to go"
+        f"{state.left} left{stale}, about {minutes}:{seconds:02d} to go"
     )
 
 

@@ -29,6 +29,7 @@ from cfq_bench.tracking.mode import Mode
     help="W&B mode of the runs, as --wandb of `cfq-bench run`.",
 )
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
+@click.option("--accept-stale", is_flag=True, help="Take records of other code or data.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the report and nothing else.")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 def sweep(
@@ -42,6 +43,7 @@ def sweep(
     cache_dir: Path | None,
     tracking: str,
     device: str,
+    accept_stale: bool,
     quiet: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -75,10 +77,10 @@ def sweep(
     mode, note = resolve_mode(cast(Mode, tracking))
     if note is not None and not quiet:
         click.echo(note, err=True)
-    place = Place(results_dir, cache_dir, data_dir, mode, device)
+    place = Place(results_dir, cache_dir, data_dir, mode, device, accept_stale)
     with _Bar(quiet) as bar:
         try:
-            result = run_sweep(Space(settings, conf_dir), place, workers, bar.show)
+            result = run_sweep(Space(settings, conf_dir, data_dir), place, workers, bar.show)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             sys.exit(130)

@@ -27,6 +27,7 @@ import torch
 from PIL import Image
 
 from cfq_bench.cache import Cache, default_cache_dir
+from cfq_bench.codebase import entry_code
 from cfq_bench.data.images import Images
 from cfq_bench.errors import UserError
 
@@ -117,13 +118,14 @@ def _decoded(paths: list[Path]) -> torch.Tensor:
     An entry holds `SHARD` images: reading all 202,599 takes little more memory than they have.
     """
     out = torch.empty(len(paths), 3, SIZE, SIZE, dtype=torch.uint8)
+    code = entry_code((), __file__)
     for start in range(0, len(paths), SHARD):
         part = paths[start : start + SHARD]
         digest = hashlib.sha256()
         for path in part:
             stat = path.stat()
             digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-        key = {"files": digest.hexdigest(), "crop": CROP, "size": SIZE}
+        key = {"files": digest.hexdigest(), "crop": CROP, "size": SIZE, "code": code}
         found = Cache(default_cache_dir()).get_or_make("images", key, partial(_decode, part))
         out[start : start + len(part)] = found["pixels"]
     return out

@@ -20,11 +20,13 @@ import pandas as pd
 from cfq_bench.data.reading import read_embedded
 from cfq_bench.data.table import Table
 
+EMBEDDED = ("compas.csv.xz",)
+
 
 def load(data_dir: Path | None) -> Table:
     """Read the embedded file and apply the standard filter; `data_dir` is not needed."""
     del data_dir
-    raw = read_embedded("compas.csv.xz")
+    raw = read_embedded(EMBEDDED[0])
     standard = (
         raw["days_b_screening_arrest"].between(-30, 30)
         & (raw["is_recid"] != -1)
@@ -39,4 +41,4 @@ def load(data_dir: Path | None) -> Table:
     )
     frame["sex"] = pd.Categorical(frame["sex"], categories=["Female", "Male"])
     frame["c_charge_degree"] = pd.Categorical(frame["c_charge_degree"], categories=["F", "M"])
-    return Table(frame, "embedded compas.csv.xz")
+    return Table(frame, f"embedded {EMBEDDED[0]}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from cfq_bench.data.reading import read_embedded
 from cfq_bench.data.table import Table, with_categories
 
+EMBEDDED = ("german.csv.xz",)
 # The documented codes, so that the encoding does not depend on which codes a split happens to hold.
 # (A47, "vacation", exists in the documentation alone; A410 is "others".)
 CODES: dict[str, list[str]] = {
@@ -35,5 +36,5 @@ CODES: dict[str, list[str]] = {
 def load(data_dir: Path | None) -> Table:
     """Read the embedded file; `data_dir` is not needed."""
     del data_dir
-    source = "embedded german.csv.xz"
-    return Table(with_categories(read_embedded("german.csv.xz"), CODES, source), source)
+    source = f"embedded {EMBEDDED[0]}"
+    return Table(with_categories(read_embedded(EMBEDDED[0]), CODES, source), source)

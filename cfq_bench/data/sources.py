@@ -10,6 +10,7 @@ Data sets that are embedded in the package need none of this. The others name th
    off, or replaced by a login page, never becomes data.
 """
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -17,9 +18,6 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pooch
-import requests
 
 from cfq_bench.cache import default_cache_dir
 from cfq_bench.config.base import TABLE_FILES
@@ -128,7 +126,8 @@ def locate(raw: RawFile, data_dir: Path | None) -> Path | None:
 
 def is_published(raw: RawFile, path: Path) -> bool:
     """Whether a file has exactly the published content."""
-    return bool(pooch.file_hash(str(path), alg="sha256") == raw.sha256)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == raw.sha256
 
 
 def obtain(raw: RawFile, data_dir: Path | None) -> Path:
@@ -164,6 +163,9 @@ def download(raw: RawFile) -> Path:
 
 
 def _fetch(raw: RawFile, url: str, folder: Path) -> Path:
+    import pooch  # only where something is downloaded: it takes longer than all else here
+    import requests
+
     fetcher = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=TIMEOUT_S)
     target = folder / "download"
     try:
@@ -191,6 +193,8 @@ def _converted(raw: RawFile, url: str, path: Path, convert: Callable[[bytes], by
 
 
 def _reason(error: Exception) -> str:
+    import requests
+
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answers {error.response.status_code}"
     if isinstance(error, requests.Timeout):

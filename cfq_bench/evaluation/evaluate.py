@@ -211,7 +211,7 @@ def teacher_gap(
     """`solver_gap`, solved once for all methods that share the teacher, then cached."""
     evaluation = settings.evaluation
     key = {
-        **recourse_key(settings, data, space, runtime.device),
+        **recourse_key(settings, data, space, runtime.device, __name__),
         "rows": [evaluation.max_rows, evaluation.exact_rows],
         "kappa": evaluation.kappa,
     }

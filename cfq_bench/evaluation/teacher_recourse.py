@@ -61,7 +61,7 @@ def teacher_recourse(
     with torch.no_grad():
         predicted = torch.cat([teacher(x).argmax(1) for x in data.test.blocks()])
     base_key = {
-        **recourse_key(settings, data, space, runtime.device),
+        **recourse_key(settings, data, space, runtime.device, __name__),
         "max_rows": settings.evaluation.max_rows,
     }
     directions = []

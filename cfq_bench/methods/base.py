@@ -80,7 +80,7 @@ class Context:
             return replace(pool, rows=rows.to(x.device)[pool.rows]).tensors()
 
         key = {
-            **recourse_key(settings, self.data, self.actions, self.runtime.device),
+            **recourse_key(settings, self.data, self.actions, self.runtime.device, __name__),
             "policy": policy,
             "size": size,
             "kappas": kappas,

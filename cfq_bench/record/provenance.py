@@ -2,7 +2,9 @@
 
 import os
 import platform
+import re
 import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +14,11 @@ import cfq_bench
 
 _LIBRARIES = ("torch", "lightning", "numpy", "wandb")
 _GIT_TIMEOUT_S = 5.0
+_ARITHMETIC = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+    *("MKL_DYNAMIC", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+)
+"""Environment variables that choose kernels, or how a sum is divided."""
 
 
 def provenance(device: str, threads: int) -> dict[str, Any]:
@@ -23,7 +30,8 @@ def provenance(device: str, threads: int) -> dict[str, Any]:
 
     Returns:
         ``version``, ``git_commit`` and ``git_dirty`` (None outside a checkout), ``libraries``,
-        ``platform``, ``cpu_count``, ``device``, ``threads`` and ``utc`` (ISO 8601, seconds).
+        ``platform``, ``cpu_count``, ``cpu`` (its model), ``arithmetic`` (see `arithmetic`),
+        ``device``, ``threads`` and ``utc`` (ISO 8601, seconds).
     """
     commit, dirty = git_state(Path(cfq_bench.__file__).parents[1])
     return {
@@ -36,10 +44,43 @@ def provenance(device: str, threads: int) -> dict[str, Any]:
         },
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
+        "cpu": cpu_model(),
+        "arithmetic": arithmetic(),
         "device": device,
         "threads": threads,
         "utc": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def cpu_model() -> str | None:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or None  # not Linux
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine() or None)
+
+
+def arithmetic() -> dict[str, Any]:
+    """What decides the last digits of sums and products, beside the code and the seeds.
+
+    Returns:
+        ``instructions`` (that torch's own kernels use), ``blas``, ``mkl`` and ``onednn`` (builds),
+        ``parallel`` (how torch shares work), and the environment variables of `_ARITHMETIC` that
+        are set; the latter alone where this process did not import torch, which then computed
+        nothing.
+    """
+    facts: dict[str, Any] = {}
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        built = torch.__config__.show()
+        facts["instructions"] = torch.backends.cpu.get_cpu_capability()
+        facts["blas"] = _first(r"BLAS_INFO=(\w+)", built)
+        facts["mkl"] = _first(r"Math Kernel Library Version (\S+)", built)
+        facts["onednn"] = _first(r"MKL-DNN v(\S+)", built)
+        facts["parallel"] = _first(r"parallel backend: (.+)", torch.__config__.parallel_info())
+    return facts | {name: os.environ[name] for name in _ARITHMETIC if name in os.environ}
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:
@@ -82,6 +123,11 @@ def _git(root: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _first(pattern: str, text: str) -> str | None:
+    found = re.search(pattern, text)
+    return None if found is None else found[1].strip()
 
 
 def _version(name: str) -> str | None:

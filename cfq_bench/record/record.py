@@ -7,11 +7,31 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, Literal, NoReturn, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json
 from cfq_bench.files import run_id as run_id
+
+
+class MadeBy(BaseModel):
+    """The code and the data that a record is an answer for; see `cfq_bench.record.identity`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    code: str = Field(description="what computed it, as `codebase.Codebase.identity` names it")
+    data: dict[str, str] | None = Field(
+        default=None, description="fingerprints of its raw files by name; None: none was read"
+    )
 
 
 class Record(BaseModel):
@@ -32,6 +52,17 @@ class Record(BaseModel):
     details: dict[str, Any] = Field(description="what is no single number")
     provenance: dict[str, Any] = Field(description="code, libraries, machine, time")
     seconds: float = Field(ge=0, allow_inf_nan=False, description="whole run, s")
+    made_by: MadeBy | None = Field(
+        default=None, description="what it is an answer for; None: an older version made it"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unknown(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it was read: a record of an older version keeps its bytes."""
+        fields: dict[str, Any] = write(self)
+        if self.made_by is None:
+            del fields["made_by"]
+        return fields
 
     @field_validator("metrics", "counts", "details", "provenance", mode="before")
     @classmethod

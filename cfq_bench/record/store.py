@@ -75,6 +75,10 @@ class RecordStore:
             )
         return record
 
+    def mark(self, run_id: str) -> str | None:
+        """What tells this writing of a record from every other one; None where there is none."""
+        return _mark(self.path(run_id))
+
     def finished(self, config: Mapping[str, Any]) -> Record | None:
         """Return the record that answers for a configuration; a failed one is no answer."""
         record = self.read(run_id(config))
@@ -118,6 +122,7 @@ class RecordStore:
         rows: "pd.DataFrame | None",
         network: bytes | None = None,
         history: "pd.DataFrame | None" = None,
+        replaces: str | None = None,
     ) -> bool:
         """Store a run that others may be storing too: of all of them, the first one stays.
 
@@ -126,6 +131,7 @@ class RecordStore:
             rows: its per-row results.
             network: what it deployed, serialized.
             history: what its training logged, as for `write`.
+            replaces: the `mark` of a stale record, which makes room for the first one.
 
         Returns:
             Whether this record was stored. If not, another one of the same run was there.
@@ -134,7 +140,7 @@ class RecordStore:
             UserError: the disk is full, the folder is not writable, and the like.
         """
         path = self.path(record.run_id)
-        if path.exists():
+        if (there := _mark(path)) is not None and there != replaces:
             return False
         temp = temporary(self.runs_dir)
         write_atomic(temp, record.to_json().encode())
@@ -144,6 +150,8 @@ class RecordStore:
             for each, data in beside.items():
                 if data is not None:
                     write_atomic(each, data)
+            if there is not None and not _set_aside(path, replaces):
+                return False
             os.link(temp, path)  # fails where the name is taken, which a rename does not
         except FileExistsError:
             return False
@@ -242,6 +250,30 @@ class RecordStore:
 
     def _ids(self) -> list[str]:
         return sorted(path.stem for path in self.runs_dir.glob("*.json"))
+
+
+def _mark(path: Path) -> str | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+
+
+def _set_aside(path: Path, mark: str | None) -> bool:
+    """Remove the record of this mark, and no other that has come in its place."""
+    aside = temporary(path.parent, "stale")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return True  # another worker was faster
+    try:
+        if _mark(aside) == mark:
+            return True
+        os.link(aside, path)
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _listing(ids: list[str]) -> str:

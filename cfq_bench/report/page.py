@@ -43,9 +43,16 @@ def result_table(record: Record, path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def record_page(record: Record) -> str:
-    """Everything that a person would look up in a record."""
+def record_page(record: Record, stale: str | None) -> str:
+    """Everything that a person would look up in a record.
+
+    Args:
+        record: the record.
+        stale: why it is no answer for this code and these data, if it is none.
+    """
     lines = [_title(record), f"  run {record.run_id}, status {record.status}"]
+    if stale is not None:
+        lines.append(f"  stale: {stale}")
     if record.reason is not None:
         lines.append(f"  reason: {record.reason}")
     for group in dict.fromkeys(key.split("/")[0] for key in METRICS):
@@ -59,6 +66,10 @@ def record_page(record: Record) -> str:
         inputs = record.details["deploy/activation_bits"]
         lines += [f"  {name:<16} {value:>3} / {inputs[name]}" for name, value in bits.items()]
     lines += ["", "settings", *_settings_lines(record.config)]
+    lines += ["", "made by"]
+    made = {} if record.made_by is None else {"code": record.made_by.code}
+    made |= {} if record.made_by is None else (record.made_by.data or {})
+    lines += [f"  {key:<16} {value}" for key, value in made.items()] or ["  not recorded"]
     lines += ["", "provenance"]
     for key, value in record.provenance.items():
         if isinstance(value, dict):

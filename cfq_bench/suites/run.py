@@ -1,6 +1,7 @@
 """``run_suite``: workers for the runs that have no record, watched until every run has one."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from cfq_bench.config.suite import SuiteRun
 from cfq_bench.data.sources import named_data_dir, obtain_all
 from cfq_bench.errors import UserError
 from cfq_bench.files import ensure_writable, sweep_leftovers
+from cfq_bench.record.identity import Judge
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites.estimate import Estimates
@@ -46,6 +48,7 @@ class SuiteOptions:
         workers: how many at once.
         results_dir, cache_dir, data_dir, wandb, device: as in `experiment.Options`.
         retry_failed: run again what has failed before.
+        accept_stale: take records that other code or other data made, instead of running again.
         address: executor=ray: the cluster; "local" starts one.
         cluster: executor=submitit: "slurm", or "local" for processes of this machine.
     """
@@ -58,6 +61,7 @@ class SuiteOptions:
     wandb: str = "auto"
     device: str = "cpu"
     retry_failed: bool = False
+    accept_stale: bool = False
     address: str = "auto"
     cluster: str = "slurm"
 
@@ -69,6 +73,9 @@ class Progress:
     Attributes:
         total: all its runs.
         done, skipped, failed: runs with such a record.
+        stale: runs whose record other code or other data made, and that no new one replaces yet.
+        taken: stale records that count all the same, as the caller asked.
+        why_stale: the commonest reason.
         before: of these, how many had one when the suite was called.
         left_s: seconds to go, estimated.
         news: records that came since the last report, with their runs.
@@ -78,13 +85,16 @@ class Progress:
     done: int = 0
     skipped: int = 0
     failed: int = 0
+    stale: int = 0
+    taken: int = 0
+    why_stale: str | None = None
     before: int = 0
     left_s: float = 0.0
     news: tuple[tuple[SuiteRun, Record], ...] = ()
 
     @property
     def left(self) -> int:
-        """Runs without a record."""
+        """Runs without a record that answers."""
         return self.total - self.done - self.skipped - self.failed
 
 
@@ -156,6 +166,7 @@ def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], No
         data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
         wandb=options.wandb,
         device=options.device,
+        stale=watch.stale,
     )
     workers = make_workers(plan, options)
     deaths = 0  # in a row, without a record
@@ -195,6 +206,7 @@ class _Watch:
         self.store, self.workers = store, options.workers
         self.left = {run.run_id: run for run in runs}
         self.state = Progress(len(self.left))
+        self.stale = self._judged(options)
         self.seconds = Estimates(store)
         self.start, self.spent = time.perf_counter(), 0.0
         first = self.look()
@@ -207,8 +219,10 @@ class _Watch:
         """Count the records that came since the last look."""
         news = []
         for name, run in list(self.left.items()):
-            record = self.store.read(name) if self.store.path(name).exists() else None
+            mark = self.store.mark(name)
+            record = None if mark in (None, self.stale.get(name)) else self.store.read(name)
             if record is not None:
+                self.stale.pop(name, None)
                 news.append((self.left.pop(name), record))
                 self.spent += self.seconds.of(run)
         statuses = [record.status for _, record in news]
@@ -217,10 +231,27 @@ class _Watch:
             done=self.state.done + statuses.count("ok"),
             skipped=self.state.skipped + statuses.count("skipped"),
             failed=self.state.failed + statuses.count("failed"),
+            stale=len(self.stale),
             left_s=self._left_s(),
             news=tuple(news),
         )
         return self.state
+
+    def _judged(self, options: SuiteOptions) -> dict[str, str]:
+        """Marks of the stale records: judged once, so that each is replaced once.
+
+        A mark is taken before its record is read: of one that is replaced between, it is the old.
+        """
+        marks = {name: self.store.mark(name) for name in self.left}
+        records = (self.store.read(name) for name, mark in marks.items() if mark is not None)
+        why = Judge(options.data_dir).stale(one for one in records if one is not None)
+        if why:
+            common = Counter(why.values()).most_common(1)[0][0]
+            self.state = replace(self.state, why_stale=common)
+        if options.accept_stale:
+            self.state = replace(self.state, taken=len(why))
+            return {}
+        return {name: mark for name in why if (mark := marks[name]) is not None}
 
     def _left_s(self) -> float:
         """What is left by the estimates, which are corrected by how they have done so far."""

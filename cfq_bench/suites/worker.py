@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -42,6 +42,7 @@ class Plan:
         results_dir: records go to ``<results_dir>/runs``, leases to ``<results_dir>/leases``.
         cache_dir, data_dir, wandb, device: as in `experiment.Options`.
         expiry_s: as in `Leases`.
+        stale: marks of the records that are to be replaced, by run id.
     """
 
     configs: list[dict[str, Any]]
@@ -51,6 +52,12 @@ class Plan:
     wandb: str = "auto"
     device: str = "cpu"
     expiry_s: float = EXPIRY_S
+    stale: dict[str, str] = field(default_factory=dict)
+
+    def is_recorded(self, store: RecordStore, run_id: str) -> bool:
+        """Whether a run has a record that is not to be replaced."""
+        mark = store.mark(run_id)
+        return mark is not None and mark != self.stale.get(run_id)
 
     def write(self, path: Path) -> None:
         """Store the plan for workers that are processes of their own."""
@@ -80,14 +87,14 @@ def work(plan: Plan, leases: Leases | None = None) -> int:
     while todo:
         before = len(todo)
         for name in list(todo):
-            if store.path(name).exists():
+            if plan.is_recorded(store, name):
                 del todo[name]
             elif (lease := leases.claim(name)) is not None:
                 with lease:
                     published += _run_leased(todo.pop(name), name, plan, store, lease)
         if len(todo) == before:
             time.sleep(POLL_S)  # the others are at work on what is left: they may die
-    leases.sweep(lambda name: store.path(name).exists())
+    leases.sweep(lambda name: plan.is_recorded(store, name))
     return published
 
 
@@ -95,7 +102,7 @@ def _run_leased(
     config: dict[str, Any], name: str, plan: Plan, store: RecordStore, lease: Lease
 ) -> bool:
     """One run, to its record; whatever goes wrong is the record's reason, and the others go on."""
-    if store.path(name).exists():  # published between the look at it and the lease
+    if plan.is_recorded(store, name):  # published between the look at it and the lease
         return False
 
     def publish(
@@ -104,7 +111,8 @@ def _run_leased(
         network: bytes | None = None,
         history: "pd.DataFrame | None" = None,
     ) -> None:
-        if not (lease.is_mine() and store.publish(record, rows, network, history)):
+        stale = plan.stale.get(name)
+        if not (lease.is_mine() and store.publish(record, rows, network, history, stale)):
             raise LeaseLostError(name)
 
     try:
@@ -120,6 +128,7 @@ def _run_leased(
             data_dir=None if plan.data_dir is None else Path(plan.data_dir),
             wandb=cast(Mode, plan.wandb),
             device=plan.device,
+            force=True,  # whether there is a record that answers was asked above
             publish=publish,
         )
         try:
@@ -132,6 +141,7 @@ def _run_leased(
 
 
 def _failure(config: dict[str, Any], reason: str) -> "Record":
+    from cfq_bench.record.identity import made_by_code
     from cfq_bench.record.provenance import provenance
     from cfq_bench.record.record import Record
 
@@ -145,6 +155,7 @@ def _failure(config: dict[str, Any], reason: str) -> "Record":
         details={},
         provenance=provenance("cpu", 1),
         seconds=0.0,
+        made_by=made_by_code(config),
     )
 
 

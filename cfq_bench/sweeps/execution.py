@@ -1,11 +1,13 @@
 """Runs of a sweep that have no record yet, shared among processes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cfq_bench.record.identity import Judge
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.sweeps.points import Run, Space, Values
@@ -28,6 +30,7 @@ class Place:
         data_dir: raw data files.
         wandb: Weights & Biases mode of the runs.
         device: a torch device.
+        accept_stale: take records that other code or other data made.
     """
 
     results_dir: Path
@@ -35,6 +38,7 @@ class Place:
     data_dir: Path | None = None
     wandb: Mode = "auto"
     device: str = "cpu"
+    accept_stale: bool = False
 
     def folder(self, space: Space) -> Path:
         """The folder of the sweep's study."""
@@ -44,6 +48,18 @@ class Place:
     def store(self) -> RecordStore:
         """The records."""
         return RecordStore(self.results_dir)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Tells stale records, by the code and the data at the sweep's start."""
+        return Judge(self.data_dir)
+
+    def answer(self, config: Mapping[str, Any]) -> Record | None:
+        """The record that answers for a configuration, if there is one."""
+        record = self.store.finished(config)
+        if record is None or self.accept_stale or self.judge.why_stale(record) is None:
+            return record
+        return None
 
     def options(self, space: Space, run: Run) -> "Options":
         """How one run is run; the runs of a sweep on the same rows are a W&B group."""
@@ -55,6 +71,7 @@ class Place:
             self.data_dir,
             self.wandb,
             device=self.device,
+            accept_stale=self.accept_stale,
             group=f"{space.study_name()}-{run.split}",
         )
 
@@ -62,7 +79,7 @@ class Place:
 def execute(space: Space, place: Place, run: Run, callbacks: tuple[Any, ...] = ()) -> Record:
     """Run one run, or read its record."""
     settings = space.settings(run)
-    record = place.store.finished(settings.model_dump(mode="json"))
+    record = place.answer(settings.model_dump(mode="json"))
     if record is not None:
         return record
     from cfq_bench import experiment
@@ -72,9 +89,8 @@ def execute(space: Space, place: Place, run: Run, callbacks: tuple[Any, ...] = (
 
 
 def answered(space: Space, place: Place, run: Run) -> bool:
-    """Whether the run has a record that is no failure."""
-    record = place.store.read(space.run_id(run))
-    return record is not None and record.status != "failed"
+    """Whether the run has a record that is no failure, and not stale."""
+    return place.answer(space.config(run)) is not None
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,7 @@ class RunJob:
         runs: the runs.
         points: grid points; each becomes a trial of the study when its runs are there.
         execute: does one run.
-        started: a failed record from before is tried again, one from after is not.
+        started: a failed or stale record from before is tried again, one from after is not.
     """
 
     space: Space

@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import Settings
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json
+from cfq_bench.record.identity import begin, made_by
 from cfq_bench.record.record import run_id
 from cfq_bench.sweeps.settings import SweepSettings
 
@@ -41,10 +43,12 @@ class Space:
     Attributes:
         sweep: the sweep.
         conf_dir: the user's own folder of YAML files.
+        data_dir: the folder of raw files.
     """
 
     sweep: SweepSettings
     conf_dir: Path | None = None
+    data_dir: Path | None = None
     _configs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def settings(self, run: Run) -> Settings:
@@ -61,14 +65,18 @@ class Space:
         lines += [f"seed={run.seed}", f"evaluation.split={run.split}"]
         return load_settings(overrides=lines, conf_dir=self.conf_dir)
 
-    def run_id(self, run: Run) -> str:
-        """The name of its record."""
+    def config(self, run: Run) -> dict[str, Any]:
+        """The whole resolved settings of one run, as JSON data."""
         key = canonical_json(run.values)
         if key not in self._configs:  # resolving settings takes 30 ms, and seeds share them
             self._configs[key] = self.settings(run).model_dump(mode="json")
         shared = self._configs[key]
         evaluation = {**shared["evaluation"], "split": run.split}
-        return run_id({**shared, "seed": run.seed, "evaluation": evaluation})
+        return {**shared, "seed": run.seed, "evaluation": evaluation}
+
+    def run_id(self, run: Run) -> str:
+        """The name of its record."""
+        return run_id(self.config(run))
 
     def runs(self, values: Values) -> list[Run]:
         """A point's runs on validation rows, one a seed."""
@@ -103,13 +111,30 @@ class Space:
         return points
 
     def study_name(self) -> str:
-        """The sweep's name and a hash of all that a point's value depends on.
+        """The sweep's name and a hash of all that a point's value depends on, code and data too.
 
         A changed sweep file is another study, beside the old one in the same journal.
         """
         every = self.sweep.model_dump(mode="json", exclude={"trials", "test_seeds", "pruning"})
-        digest = hashlib.sha256(canonical_json(every).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(canonical_json([every, *self._made_by]).encode()).hexdigest()[:8]
         return f"{self.sweep.name}-{digest}"
+
+    @cached_property
+    def _made_by(self) -> tuple[str, dict[str, str] | None]:
+        """Code and data, as a point at the ends of all lists and ranges has them.
+
+        Points of other methods or data sets have others: their records say so.
+        """
+        ends = {
+            key: axis.low if axis.values is None else axis.values[0]
+            for key, axis in self.sweep.space.items()
+        }
+        try:
+            config = self.config(Run(ends, self.sweep.seeds[0], "validation"))
+        except UserError:
+            return "", None  # this corner is no point
+        made = made_by(config, begin(config), self.data_dir)
+        return made.code, made.data
 
 
 def text(values: Mapping[str, Any]) -> str:

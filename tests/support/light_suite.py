@@ -23,6 +23,7 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.config.suite import Row, SuiteRun, SuiteSettings, expand
 from cfq_bench.errors import UserError
 from cfq_bench.files import run_id
+from cfq_bench.record.identity import made_by_code
 from cfq_bench.record.record import Record
 from cfq_bench.suites import worker
 from cfq_bench.suites.lease import Lease, Leases
@@ -56,6 +57,7 @@ def light_record(config: dict[str, Any], **changes: Any) -> Record:
         "details": {},
         "provenance": {},
         "seconds": 0.1,
+        "made_by": made_by_code(config),
     }
     return Record(run_id=run_id(config), config=config, **(fields | changes))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from optuna.trial import Trial
 
+from cfq_bench.record.identity import made_by_code
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.sweeps.execution import Place
 from cfq_bench.sweeps.points import Run, Space, Values
@@ -56,6 +57,7 @@ def make_record(space: Space, run: Run, **metrics: float | None) -> Record:
         details={},
         provenance={},
         seconds=0.0,
+        made_by=made_by_code(config),
     )
 
 
