@@ -1,16 +1,12 @@
 """The base of every settings model, and the settings that plug-in files extend."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
-
-
-TABLE_FILES = (".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".csv.zip", ".parquet")
-"""Names of files that are a table; any other ``loader`` is a module."""
 
 
 class Frozen(BaseModel):
@@ -22,6 +18,21 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
     )
+
+
+class Later(Frozen):
+    """Has settings that came later and change nothing by default: they are left out of the dump
+    until they do, so that runs of before keep their names.
+    """  # noqa: D205 (one sentence)
+
+    LATER: ClassVar[tuple[str, ...]] = ()
+    """Names of those settings."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unsaid = {name for name in self.LATER if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in dump(self).items() if name not in unsaid}
 
 
 class Named(Frozen):

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from cfq_bench.config.actions import ActionSettings, RegimeSettings
 from cfq_bench.config.base import (
-    TABLE_FILES,
     AllocatorSettings,
     BackboneSettings,
     MethodSettings,
@@ -21,6 +20,7 @@ from cfq_bench.config.explain import explain
 from cfq_bench.config.images import ImageSettings, LatentSettings, SemanticSettings
 from cfq_bench.config.plugin import config_class
 from cfq_bench.config.settings import DataSettings, Settings
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.config.yaml import parse_yaml, read_yaml
 from cfq_bench.errors import UserError, unknown_name
 

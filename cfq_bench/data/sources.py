@@ -22,8 +22,8 @@ import pooch
 import requests
 
 from cfq_bench.cache import default_cache_dir
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.errors import UserError
 from cfq_bench.files import write_atomic
 
