@@ -152,7 +152,7 @@ def test_what_cannot_be_drafted_is_one_line(
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "does not exist" in one_line_error(call("data", "init", tmp_path / "a.csv"))
-    assert "must end in one of .csv" in one_line_error(call("data", "init", tmp_path / "a.xlsx"))
+    assert "must end in .csv" in one_line_error(call("data", "init", tmp_path / "a.xlsx"))
     file = tmp_path / "a.csv"
     file.write_text("a,y\n1,0\n1,1\n1,0\n1,1\n")
     with pytest.raises(UserError, match="no column is left to be a feature"):

@@ -61,7 +61,10 @@ def init(file: Path, target: str | None, favourable: str | None, force: bool) ->
         if path.exists() and not force:
             raise UserError(f"{path} exists already: review it, or overwrite it with --force")
     if not file.name.lower().endswith(TABLE_FILES):
-        raise UserError(f"{file}: the name must end in one of {', '.join(TABLE_FILES)}")
+        raise UserError(
+            f"{file}: the name must end in .csv, .tsv, .tab or .txt (also with .gz, .xz, .bz2 or "
+            ".zip behind), or in .parquet"
+        )
     found = draft(look(file, target), file.name, actions_path.name, target, favourable)
     write_atomic(data_path, found.data.encode())
     write_atomic(actions_path, found.actions.encode())

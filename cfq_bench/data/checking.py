@@ -5,7 +5,7 @@ import pandas as pd
 
 from cfq_bench.config.settings import DataSettings
 from cfq_bench.data.numbers import is_words
-from cfq_bench.data.words import counted, shown, spelled_alike
+from cfq_bench.data.words import counted, named, shown, spelled_alike
 from cfq_bench.errors import UserError, some
 
 
@@ -38,7 +38,7 @@ def _refuse_missing(column: pd.Series, source: str, otherwise: str) -> None:
     if empty.any():
         row = column.index[int(empty.argmax())]
         raise UserError(
-            f"{source}: column {shown(column.name)!r} has {int(empty.sum())} missing values, the "
+            f"{source}: column {named(column.name)} has {int(empty.sum())} missing values, the "
             f"first in row {row}: fill them in, or set data.missing to drop{otherwise}"
         )
 
@@ -61,13 +61,13 @@ def _check_numbers(frame: pd.DataFrame, name: str, settings: DataSettings, sourc
     if wrong.any():
         position = int(wrong.argmax())
         raise UserError(
-            f"{source}: column {shown(name)!r}, row {frame.index[position]}: expected {expected}, "
+            f"{source}: column {named(name)}, row {frame.index[position]}: expected {expected}, "
             f"got {_value(column.iloc[position])}"
         )
 
 
 def _value(value: object) -> str:
-    return repr(shown(value)) if isinstance(value, str) else shown(repr(value))
+    return named(value) if isinstance(value, str) else shown(repr(value))
 
 
 def _check_order(frame: pd.DataFrame, name: str, order: list[str], source: str) -> None:
@@ -75,7 +75,7 @@ def _check_order(frame: pd.DataFrame, name: str, order: list[str], source: str) 
     if wrong.any():
         position = int(wrong.argmax())
         raise UserError(
-            f"{source}: column {shown(name)!r}, row {frame.index[position]}: expected one of "
+            f"{source}: column {named(name)}, row {frame.index[position]}: expected one of "
             f"{some(map(shown, order))}, got {_value(frame[name].iloc[position])}"
         )
 
@@ -83,13 +83,13 @@ def _check_order(frame: pd.DataFrame, name: str, order: list[str], source: str) 
 def _check_target(column: pd.Series, settings: DataSettings, source: str) -> None:
     values = column.unique().tolist()
     favourable = settings.target.favourable
-    where = f"{source}: target column {shown(settings.target.column)!r}"
+    where = f"{source}: target column {named(settings.target.column)}"
     for group in spelled_alike(column):
         raise UserError(
             f"{where} spells the same word in several ways, {counted(group)}: write it one way"
         )
     if len(values) != 2:
-        found = some((repr(shown(value)) for value in sorted(map(str, values))), 5)
+        found = some((named(value) for value in sorted(map(str, values))), 5)
         raise UserError(f"{where} must have exactly 2 values, got {len(values)}: {found}")
     if favourable not in values:
         raise UserError(

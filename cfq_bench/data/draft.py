@@ -17,7 +17,7 @@ from cfq_bench.data.inspection import Column, inspect
 from cfq_bench.data.label import gives_away, guess_favourable, guess_target
 from cfq_bench.data.numbers import is_words, with_numbers
 from cfq_bench.data.text import UNNAMED
-from cfq_bench.data.words import plain, shown
+from cfq_bench.data.words import named, plain, shown
 from cfq_bench.errors import UserError
 
 _LONGEST_KEY = 1000
@@ -69,19 +69,17 @@ def draft(
     frame = frame[frame[label].notna()]
     columns = [inspect(frame[name], look.how) for name in frame.columns if name != label]
     used = [column for column in columns if column.kind is not None]
-    reviews = []
     for column in columns:
         if column.name == UNNAMED and column.kind is None:
-            column.notes.append("the first column has no name: row numbers that a program wrote")
-        column.notes += look.doubts.get(column.name, [])
+            column.notes.append("such are the row numbers that pandas and R write")
+        column.questions += look.doubts.get(column.name, [])
     for column in used:
         values = frame[column.name]
         if column.kind in ("numeric", "integer") and is_words(values):
             values = with_numbers(values, look.how)
         way = gives_away(values, frame[label])
         if way is not None:
-            column.notes.append(f"{way}: leave out what is known afterwards")
-            reviews.append(f"review {shown(column.name)}: {column.notes[-1]}")
+            column.questions.insert(0, f"{way}: leave out what is known afterwards")
     if not used:
         raise UserError(f"{shown(file)}: no column is left to be a feature")
     empty = int(frame[[column.name for column in used]].isna().any(axis=1).sum())
@@ -99,29 +97,26 @@ def draft(
         missing=missing,
         missing_rows=empty + unlabelled,
     )
-    left_out = [f"{shown(c.name)}: {', '.join(c.notes)}" for c in columns if c.kind is None]
+    left_out = [
+        f"{shown(c.name)}: {', '.join(c.notes + c.questions)}" for c in columns if c.kind is None
+    ]
     left_out += [
         f"{shown(name)}: holds {kind}, not one value a row"
         for name, kind in look.reading.unusable.items()
     ]
-    if all(column.judgement.action == "immutable" for column in used):
-        reviews.append("nothing is left that a person may change: say so of one feature at least")
     notes = [
-        f"target {shown(label)!r}, favourable {shown(plain(value))!r}; {len(used)} features",
+        f"target {named(label)}, favourable {named(plain(value))}; {len(used)} features",
         *_form_notes(look),
         *(f"left out {text}" for text in left_out),
     ]
     if missing != "refuse":
         done = {"drop": "dropped", "impute": "imputed"}[missing]
         notes.append(f"{facts.missing_rows} rows have missing values: {done} unless you say other")
-    notes += reviews
+    if all(column.judgement.action == "immutable" for column in used):
+        notes.append("nothing is left that a person may change: say so of one feature at least")
     for column in used:
-        notes += [f"review {shown(column.name)}: {note}" for note in column.notes if _asks(note)]
+        notes += [f"review {shown(column.name)}: {question}" for question in column.questions]
     return Draft(_data_yaml(used, left_out, facts), _actions_yaml(used, file), notes)
-
-
-def _asks(note: str) -> bool:
-    return note.endswith("a code?") or "the same word" in note or "missing" in note
 
 
 def _form_notes(look: Look) -> list[str]:
@@ -234,7 +229,9 @@ def _feature_lines(column: Column) -> list[str]:
         parts.append("transform: log1p")
     if column.order is not None:
         parts.append(f"order: [{', '.join(map(_quoted, column.order))}]")
-    lines = [_entry(column.name, f"{{{', '.join(parts)}}}{_comment(column.notes)}")]
+    lines = [
+        _entry(column.name, f"{{{', '.join(parts)}}}{_comment(column.notes + column.questions)}")
+    ]
     if column.codes:
         parts.append(f"missing_codes: [{', '.join(map(str, column.codes))}]")
         instead = _entry(column.name, f"{{{', '.join(parts)}}}")

@@ -18,7 +18,7 @@ from cfq_bench.data.numbers import is_like_number, numbers_by, numbers_in
 from cfq_bench.data.parquet import Reading, read_parquet
 from cfq_bench.data.reading import MISSING_WORDS, typed
 from cfq_bench.data.text import decode, guess_encoding, guess_separator, parse, read_bytes
-from cfq_bench.data.words import folded, shown
+from cfq_bench.data.words import folded, named, shown
 from cfq_bench.errors import some
 
 _MISSING_LIKE = frozenset(
@@ -38,8 +38,8 @@ _FORMS: tuple[tuple[str, str | None], ...] = (
     (".", ","),
     (",", None),
     (",", "."),
-    (",", " "),
     (".", " "),
+    (",", " "),
     (".", "'"),
     (",", "'"),
 )
@@ -201,7 +201,7 @@ def _example(columns: Mapping[str, pd.Series], names: Any, sign: str) -> str:
         if name in names:
             with_sign = columns[name][columns[name].str.contains(sign, regex=False)]
             if len(with_sign):
-                return f"as in {shown(with_sign.iloc[0])!r}, column {shown(name)!r}"
+                return f"as in {named(with_sign.iloc[0])}, column {named(name)}"
     return ""
 
 

@@ -13,7 +13,7 @@ from cfq_bench.data.codes import are_days, are_years, codes_in
 from cfq_bench.data.judgement import DATE, Judgement, judge_name, judge_words
 from cfq_bench.data.numbers import POINT, is_like_number, numbers_in
 from cfq_bench.data.schema import FeatureSchema
-from cfq_bench.data.words import counted, plain, shown, spelled_alike
+from cfq_bench.data.words import counted, named, plain, shown, spelled_alike
 from cfq_bench.errors import some
 
 ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|key|index|row|number|no|unnamed)([_\W]|$)", re.IGNORECASE)
@@ -45,6 +45,8 @@ class Column:
     rare: bool = False
     """A category that a train split may not have."""
     notes: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    """What only a person can know."""
     codes: list[int] = field(default_factory=list)
     """Values that may stand for a missing one."""
     judgement: Judgement = field(default_factory=Judgement)
@@ -118,7 +120,8 @@ def _inspect_numbers(found: Column, numbers: pd.Series, known: pd.Series) -> Non
     if found.log1p:
         found.notes.append("very skewed: log1p")
     for code in found.codes:
-        found.notes.append(f"{code} in {int((numbers == code).sum())} rows stands apart: a code?")
+        rows = int((numbers == code).sum())
+        found.questions.append(f"{code} in {rows} rows stands apart: a code?")
     if any(code < 0 for code in found.codes):
         found.low = float(rest.quantile(_REACH, interpolation="higher"))
     if any(code > 0 for code in found.codes):
@@ -158,8 +161,9 @@ def _inspect_words(found: Column, known: pd.Series, how: TableFile) -> None:
         alike = words[words.map({word: is_like_number(word) for word in counts.index})]
         if len(alike) > 0.9 * len(words) and len(counts) > 20 and not _dates(words):
             row = known.index[int(numbers.isna().to_numpy().argmax())]
+            sign = f" (decimal: {how.decimal!r})" if is_like_number(words[row]) else ""
             found.notes.append(
-                f"mostly numbers, but {shown(words[row])!r} in row {row}: mend the file"
+                f"mostly numbers, but {named(words[row])} in row {row}{sign}: mend the file"
             )
             return
     if _dates(words):
@@ -180,7 +184,7 @@ def _inspect_words(found: Column, known: pd.Series, how: TableFile) -> None:
     elif len(counts) > 2:
         listed = some(map(shown, sorted(counts.index)), 5)
         found.notes.append(f"{listed}; if they have an order, kind: ordinal")
-    found.notes += alike_notes(words)
+    found.questions += alike_notes(words)
 
 
 def alike_notes(words: pd.Series) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cfq_bench.data.judgement import judge_name
-from cfq_bench.data.words import counted, folded, plain, shown, spelled_alike
+from cfq_bench.data.words import counted, folded, named, plain, shown, spelled_alike
 from cfq_bench.errors import UserError, some
 
 TARGET_NAMES = re.compile(
@@ -38,18 +38,18 @@ def guess_target(frame: pd.DataFrame, file: str, given: str | None) -> str:
         UserError: there is none, or the given one does not have two values.
     """
     if given is not None and given not in frame.columns:
-        raise UserError(f"{file}: no column {shown(given)!r}; the file has: {_names(frame)}")
+        raise UserError(f"{file}: no column {named(given)}; the file has: {_names(frame)}")
     if given is None:
         given = _likeliest(frame, file)
     for group in spelled_alike(frame[given]):
         raise UserError(
-            f"{file}: column {shown(given)!r} spells the same word in several ways, "
+            f"{file}: column {named(given)} spells the same word in several ways, "
             f"{counted(group)}: write it one way to make it the target"
         )
     count = frame[given].nunique()
     if count != 2:
         raise UserError(
-            f"{file}: column {shown(given)!r} has {count} values; a target has exactly 2: "
+            f"{file}: column {named(given)} has {count} values; a target has exactly 2: "
             "derive a column with two values"
         )
     return given
@@ -92,8 +92,8 @@ def guess_favourable(
             if plain(value) == given.strip():
                 return value, True
         raise UserError(
-            f"{file}: column {shown(name)!r} has no value {shown(given)!r}; its values are "
-            f"{shown(plain(values[0]))!r} and {shown(plain(values[1]))!r}"
+            f"{file}: column {named(name)} has no value {named(given)}; its values are "
+            f"{named(plain(values[0]))} and {named(plain(values[1]))}"
         )
     words = [plain(value).strip().lower().replace(" ", "_") for value in values]
     numbers_or_yes = {"1", "yes", "y", "true", "ja", "oui", "si", "sí"}

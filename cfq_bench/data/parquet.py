@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from cfq_bench.data.words import shown, spaces_note
+from cfq_bench.data.words import named, shown, spaces_note
 from cfq_bench.errors import UserError
 
 
@@ -55,7 +55,7 @@ def read_parquet(path: Path, missing_words: Iterable[str]) -> Reading:
     names = [str(name).strip() for name in frame.columns]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise UserError(f"data file {path} names column {shown(name)!r} twice: rename one")
+            raise UserError(f"data file {path} names column {named(name)} twice: rename one")
         if not name:
             raise UserError(f"data file {path}: column {position + 1} has no name")
     if table.num_rows == 0 or not names:

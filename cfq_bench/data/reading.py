@@ -1,6 +1,7 @@
 """Reading table files: text (compressed or not) and parquet, errors in one line."""
 
 import lzma
+import warnings
 import zipfile
 import zlib
 from importlib import resources
@@ -47,18 +48,23 @@ def read_csv(path: Path, **how: Any) -> pd.DataFrame:
         UserError: missing, unreadable, empty, not a CSV, or rows wider than the header.
     """
     try:
-        # low_memory=False: one type per column, not per chunk.
-        frame: pd.DataFrame = pd.read_csv(path, low_memory=False, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # low_memory=False: one type per column, not per chunk. index_col=False: of rows wider
+            # than the header, pandas would make the first column the index, without a word.
+            frame: pd.DataFrame = pd.read_csv(path, low_memory=False, index_col=False, **how)
     except FileNotFoundError:
         raise UserError(f"data file {path} does not exist") from None
+    except pd.errors.ParserWarning:
+        raise UserError(
+            f"data file {path}: its rows have more fields than the header has names"
+        ) from None
     except _UNREADABLE as error:
         raise UserError(
             f"data file {path} cannot be read as CSV: {shown(error, 200) or type(error).__name__}"
         ) from None
     if frame.empty:
         raise UserError(f"data file {path} has no rows")
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first column for an index
-        raise UserError(f"data file {path}: its rows have more fields than the header has names")
     return frame
 
 

@@ -9,7 +9,7 @@ from cfq_bench.data.codes import codes_in
 from cfq_bench.data.inspection import alike_notes
 from cfq_bench.data.label import gives_away
 from cfq_bench.data.table import Table
-from cfq_bench.data.words import shown
+from cfq_bench.data.words import named
 
 
 def remarks(table: Table, settings: DataSettings) -> list[str]:
@@ -24,7 +24,7 @@ def remarks(table: Table, settings: DataSettings) -> list[str]:
     favourable = (labels == settings.target.favourable).where(labels.notna())
     own = settings.loader.lower().endswith(TABLE_FILES)
     for name, feature in settings.features.items():
-        column, where = table.frame[name], f"column {shown(name)!r}"
+        column, where = table.frame[name], f"column {named(name)}"
         number = feature.kind in ("numeric", "integer")
         if number:
             column = pd.to_numeric(column).astype(np.float64)

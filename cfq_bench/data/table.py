@@ -14,7 +14,7 @@ from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.data.checking import check_frame, check_kinds
 from cfq_bench.data.numbers import is_words, with_numbers
 from cfq_bench.data.reading import read_file
-from cfq_bench.data.words import plain, shown
+from cfq_bench.data.words import named, plain, shown
 from cfq_bench.errors import UserError, some
 
 
@@ -105,12 +105,12 @@ def _require_columns(
     missing = [name for name in wanted if name not in frame.columns]
     if missing and missing[0] in unusable:
         raise UserError(
-            f"{source}: column {shown(missing[0])!r} holds {unusable[missing[0]]}, not one number, "
+            f"{source}: column {named(missing[0])} holds {unusable[missing[0]]}, not one number, "
             "word or date a row: leave it out, or derive columns from it"
         )
     if missing:
         raise UserError(
-            f"{source}: column {shown(missing[0])!r} is missing"
+            f"{source}: column {named(missing[0])} is missing"
             + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
             + f"; it has: {some(map(shown, frame.columns))}"
         )
@@ -167,7 +167,7 @@ def check_features(frame: pd.DataFrame, settings: DataSettings, source: str) -> 
     frame = _as_settings_say(frame, settings)
     for name in settings.features:
         if bool(frame[name].isna().any()):
-            raise UserError(f"{source}: {shown(name)!r} has no value: give one for every feature")
+            raise UserError(f"{source}: {named(name)} has no value: give one for every feature")
     check_kinds(frame, settings, source)
     return frame
 
@@ -210,7 +210,7 @@ def impute(
         known = column.iloc[train].dropna()
         if known.empty:
             raise UserError(
-                f"{source}: column {shown(name)!r} has no value in the train split to impute from: "
+                f"{source}: column {named(name)} has no value in the train split to impute from: "
                 "leave the feature out, or set data.missing to drop"
             )
         value = known.mode().iloc[0]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfq_bench.data.words import shown, spaces_note
+from cfq_bench.data.words import named, shown, spaces_note
 from cfq_bench.errors import UserError
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -160,10 +160,16 @@ def _whole_rows(text: str, separator: str) -> tuple[float, int]:
 
 
 def _reader(text: str, separator: str) -> Any:  # csv has no public name for its readers
-    # Without the option, a quote after a space would be a part of the value: 1, "a, b".
-    spaced = '"' in text and re.search(re.escape(separator) + ' +"', text) is not None
     lines = io.StringIO(text, newline="")
-    return csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=spaced)
+    return csv.reader(
+        lines, delimiter=separator, strict=True, skipinitialspace=_spaced_quotes(text, separator)
+    )
+
+
+def _spaced_quotes(text: str, separator: str) -> bool:
+    """Whether a quote follows a space, as in 1, "a, b": it would be a part of the value."""
+    pattern = rf'(?m)(?:^|{re.escape(separator)}) +"(?:(?!")|"(?:{re.escape(separator)}|$))'
+    return '"' in text and re.search(pattern, text) is not None
 
 
 def parse(text: str, separator: str, path: Path) -> Words:
@@ -181,7 +187,7 @@ def parse(text: str, separator: str, path: Path) -> Words:
         names = [name.strip() for name in header]
         if len(names) == 1:
             raise UserError(
-                f"data file {path} has one column only, {shown(names[0])!r}: a table has at least "
+                f"data file {path} has one column only, {named(names[0])}: a table has at least "
                 "two, separated by commas, semicolons, tabs or bars"
             )
         blocks = list(_blocks(reader, names, path))
@@ -193,7 +199,12 @@ def parse(text: str, separator: str, path: Path) -> Words:
     if not blocks:
         raise UserError(f"data file {path} has no rows")
     raw = pd.concat(blocks, ignore_index=True) if len(blocks) > 1 else blocks[0]
-    return _stripped(raw, names, header, path)
+    words = _stripped(raw, names, header, path)
+    if _spaced_quotes(text, separator):
+        words.notes.insert(0, "spaces before quotes are taken off")
+    if all(name.replace(".", "").isdigit() for name in names):
+        words.notes.append("all column names are numbers: is the first line a row?")
+    return words
 
 
 def _csv_words(error: str) -> str:
@@ -237,7 +248,8 @@ def _ragged(path: Path, place: str, fields: list[str], width: int) -> UserError:
     elif more:
         why = "a separator too many, a value with one that is not quoted, or a name too few above"
     return UserError(
-        f"data file {path}: {place} has {len(fields)} fields, and the header has {width}: {why}"
+        f"data file {path}: {place} has {len(fields)} field{'s' * (len(fields) > 1)}, and the "
+        f"header has {width}: {why}"
     )
 
 
@@ -257,7 +269,7 @@ def _stripped(raw: pd.DataFrame, names: list[str], header: list[str], path: Path
             notes.append(f"the first column has no name and is called {UNNAMED!r}")
         if name in kept:
             raise UserError(
-                f"data file {path}: the header names {shown(name)!r} twice, in columns "
+                f"data file {path}: the header names {named(name)} twice, in columns "
                 f"{names.index(name) + 1} and {position + 1}: rename one of them"
             )
         kept[name or UNNAMED] = words

@@ -9,8 +9,10 @@ import pandas as pd
 
 from cfq_bench.errors import some
 
+_LONGEST = 60
 
-def shown(name: object, most: int = 60) -> str:
+
+def shown(name: object, most: int = _LONGEST) -> str:
     r"""A name or value as a message can print it: on one line, and not too long.
 
     >>> shown("two\nlines")
@@ -19,6 +21,16 @@ def shown(name: object, most: int = 60) -> str:
     text = str(name)
     text = text if len(text) <= most else f"{text[: most - 3]}..."
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def named(value: object) -> str:
+    r"""A name or word in quotes, on one line and not too long.
+
+    >>> print(named("it's"), named("two\nlines"))
+    "it's" 'two\nlines'
+    """
+    text = str(value)
+    return repr(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}...")
 
 
 def plain(value: object) -> str:
@@ -57,17 +69,18 @@ def counted(group: Counter[str]) -> str:
     "'Yes' (2 rows), 'yes' (1)"
     """
     (first, rows), *others = group.most_common()
-    rest = "".join(f", {shown(word)!r} ({count})" for word, count in others)
-    return f"{shown(first)!r} ({rows} rows){rest}"
+    rest = "".join(f", {named(word)} ({count})" for word, count in others)
+    return f"{named(first)} ({rows} rows){rest}"
 
 
 def spaces_note(values: Mapping[str, int], names: int = 0) -> list[str]:
     """What is said where spaces around values (counted by column) or names were taken off.
 
     >>> spaces_note({"job": 2}, names=1)
-    ['spaces around 1 column names and 2 values (job) are taken off']
+    ['spaces around 1 column name and 2 values (job) are taken off']
     """
-    said = [f"{names} column names"] * (names > 0)
+    said = [f"{names} column name{'s' * (names > 1)}"] * (names > 0)
     if values:
-        said.append(f"{sum(values.values())} values ({some(map(shown, values), 3)})")
+        count = sum(values.values())
+        said.append(f"{count} value{'s' * (count > 1)} ({some(map(shown, values), 3)})")
     return [f"spaces around {' and '.join(said)} are taken off"] if said else []
