@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cfq_bench.cache import default_cache_dir
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.errors import UserError
 from cfq_bench.files import write_atomic
 

@@ -12,6 +12,7 @@ from cfq_bench.config.loader import known_names
 from cfq_bench.config.settings import DataSettings, FeatureSettings, Settings
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.data.dataset import TabularData, load_data
+from cfq_bench.data.remarks import remarks
 from cfq_bench.data.sources import locate, named_data_dir, own_search, raw_files
 from cfq_bench.data.table import Table, read_table
 from cfq_bench.errors import UserError
@@ -72,6 +73,7 @@ def _resolved(settings: Settings, data_dir: Path | None) -> tuple[TabularData, A
 def _notes(settings: Settings, table: Table, data: TabularData, space: ActionSet) -> list[str]:
     own, _ = settings.table()
     notes = unpublished(own.loader, Path(table.source).parent)
+    notes += remarks(table, own)
     columns = [*own.features, own.target.column]
     empty = table.frame[columns].isna()
     if empty.to_numpy().any():
