@@ -157,7 +157,7 @@ def test_charts_have_names_and_their_numbers_as_a_table(
     charts = page.get_by_role("img")
     labels = [chart.get_attribute("aria-label") or "" for chart in charts.all()]
     assert [label.split(":")[0] for label in labels] == [
-        "compas, mlp2, A8, actions paper, solver search",
+        "compas, mlp2, A8, actions paper, solver search, kappa 0.1",
         "boundary error against accuracy",
         "boundary error against drift",
         "boundary error against average weight bits",

@@ -30,6 +30,7 @@ LAYERS = [
     "tracking",
     "statistics",
     "results",
+    "aggregate",
     "figures",
     "report",
     "dashboard",
