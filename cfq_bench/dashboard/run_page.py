@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cfq_bench.aggregate.numbers import format_metric
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import METRICS
 from cfq_bench.record.store import RecordStore
-from cfq_bench.report.page import format_metric
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from cfq_bench.aggregate.labels import split_words
 from cfq_bench.figures.catalogue import FIGURES
 from cfq_bench.figures.export import to_pdf, to_svg
 from cfq_bench.figures.kinds import FigureKind
@@ -59,6 +60,9 @@ def describe(kind: FigureKind, picked: Sequence[Result], results: Results) -> st
     text = kind.caption.format(seeds=_seeds(picked))
     lost = len(results.missing) + len(results.failed)
     total = lost + len(results.finished) + len(results.skipped)
+    splits = {split_words(result.record.config) for result in picked}
+    if splits != {""}:
+        text += f" Measured on {' and '.join(sorted(one or 'test rows' for one in splits))}."
     return text + (f" {lost} of the suite's {total} runs are missing or failed." if lost else "")
 
 
@@ -67,7 +71,7 @@ def _seeds(picked: Sequence[Result]) -> str:
 
     One seed has no interval.
     """
-    counts = Counter((result.cell, result.row) for result in picked).values()
+    counts = Counter((result.cell, result.row) for result in picked if result.compared).values()
     least, most = min(counts), max(counts)
     if most == 1:
         return "1 seed, hence without intervals"
