@@ -222,6 +222,12 @@ def test_a_file_of_ones_own_stands_beside_its_yaml(tmp_path: Path) -> None:
 # --- sizes and shapes ---
 
 
+def test_codes_too_large_for_whole_numbers_are_categories(csv: Path) -> None:
+    codes = np.where(np.arange(60) % 3, 1e300, np.inf)
+    config = own(csv, frame_of().assign(color=codes), missing="drop")
+    assert load_data(config, 0).schema.features[-1].categories == ("1e+300", "inf")
+
+
 def test_a_constant_column_and_a_single_category_do_no_harm(csv: Path) -> None:
     config = own(csv, frame_of().assign(income=4.0, color="red"))
     data = load_data(config, 0)

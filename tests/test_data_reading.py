@@ -311,7 +311,8 @@ def test_compressed_files_and_other_names(tmp_path: Path, kind: str, suffix: str
 
 
 def test_a_published_file_with_rows_wider_than_its_header(csv: Path) -> None:
-    for rows in ("0,2,\n1,4,\n", "1,2,5\n3,4,5\n"):
-        csv.write_text("a,b\n" + rows)
-        with pytest.raises(UserError, match="its rows have more fields than the header has names"):
-            read_csv(csv)
+    csv.write_text("a,b\n1,2,\n3,4,\n")  # nothing is lost with the last field
+    assert read_csv(csv).to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+    csv.write_text("a,b\n1,2,5\n3,4,5\n")
+    with pytest.raises(UserError, match="its rows have more fields than the header has names"):
+        read_csv(csv)

@@ -1,6 +1,5 @@
 """How a table of one's own is written: its encoding, separator, numbers and missing words."""
 
-import codecs
 from typing import ClassVar, Literal
 
 from pydantic import field_validator, model_validator
@@ -47,8 +46,9 @@ class TableFile(Later):
     @classmethod
     def _known(cls, name: str) -> str:
         try:
-            b"".decode(name)
-            codecs.lookup(name)
+            b"a".decode(name)
+        except UnicodeError:  # one letter is no whole text in UTF-16
+            return name
         except (LookupError, ValueError):
             raise ValueError(
                 f"{name!r} is no encoding of text: write utf-8, latin-1, cp1252 or utf-16"

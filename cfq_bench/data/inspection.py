@@ -123,9 +123,9 @@ def _inspect_numbers(found: Column, numbers: pd.Series, known: pd.Series) -> Non
         rows = int((numbers == code).sum())
         found.questions.append(f"{code} in {rows} rows stands apart: a code?")
     if any(code < 0 for code in found.codes):
-        found.low = float(rest.quantile(_REACH, interpolation="higher"))
+        found.low = float(rest.quantile(_REACH, interpolation="lower"))
     if any(code > 0 for code in found.codes):
-        found.high = float(rest.quantile(1 - _REACH, interpolation="lower"))
+        found.high = float(rest.quantile(1 - _REACH, interpolation="higher"))
 
 
 def _kept(numbers: pd.Series, kind: FeatureKind, log1p: bool) -> bool:

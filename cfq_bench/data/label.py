@@ -37,6 +37,7 @@ def guess_target(frame: pd.DataFrame, file: str, given: str | None) -> str:
     Raises:
         UserError: there is none, or the given one does not have two values.
     """
+    given = given.strip() if given is not None else None
     if given is not None and given not in frame.columns:
         raise UserError(f"{file}: no column {named(given)}; the file has: {_names(frame)}")
     if given is None:

@@ -40,7 +40,7 @@ def read_parquet(path: Path, missing_words: Iterable[str]) -> Reading:
     try:
         table = pq.ParquetFile(path).read()
         unusable = {
-            name: str(kind)
+            name: _plural(kind)
             for name, kind in zip(table.column_names, table.schema.types, strict=True)
             if not _single(kind)
         }
@@ -85,6 +85,21 @@ def _single(kind: pa.DataType) -> bool:
         or kinds.is_timestamp(kind)
         or kinds.is_null(kind)
     )
+
+
+def _plural(kind: pa.DataType) -> str:
+    """What a column of such values holds, in a word."""
+    if kinds.is_dictionary(kind):
+        return _plural(kind.value_type)
+    for is_kind, words in (
+        (kinds.is_map, "maps"),
+        (kinds.is_nested, "structures" if kinds.is_struct(kind) else "lists"),
+        (kinds.is_duration, "durations"),
+        (kinds.is_time, "times of day"),
+    ):
+        if is_kind(kind):
+            return words
+    return "bytes" if "binary" in str(kind) else f"values of type {shown(kind)}"
 
 
 def _flat(table: pa.Table) -> pa.Table:

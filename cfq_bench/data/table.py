@@ -152,7 +152,8 @@ def _whole_codes(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
         column = frame[name]
         if feature.kind in ("categorical", "ordinal") and pd.api.types.is_float_dtype(column):
             values = column.to_numpy(dtype=np.float64)
-            if np.all(np.isnan(values) | (values == np.round(values))) and column.notna().any():
+            whole = (values == np.round(values)) & (np.abs(values) < 2**53)
+            if np.all(np.isnan(values) | whole) and whole.any():
                 changed[name] = column.astype("Int64")
     return frame.assign(**changed) if changed else frame
 

@@ -68,7 +68,7 @@ def counted(group: Counter[str]) -> str:
     >>> counted(Counter({"Yes": 2, "yes": 1}))
     "'Yes' (2 rows), 'yes' (1)"
     """
-    (first, rows), *others = group.most_common()
+    (first, rows), *others = sorted(group.items(), key=lambda item: (-item[1], item[0]))
     rest = "".join(f", {named(word)} ({count})" for word, count in others)
     return f"{named(first)} ({rows} rows){rest}"
 
