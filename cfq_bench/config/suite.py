@@ -228,12 +228,13 @@ def _seeds(
     settings = load_settings(
         row.method, **names, overrides=[*lines, *row.overrides], conf_dir=conf_dir
     )
+    config = settings.model_dump(mode="json")
     seeds = grid.axes.get("seed", [settings.seed])
     for seed in seeds:
         places = {"data": settings.data.name, **cell, "seed": str(seed)}
         if not _left_out({**places, "row": row.label}, exclude):
             one = settings.model_copy(update={"seed": seed})
-            yield SuiteRun(row.label, places, one, run_id(one.model_dump(mode="json")))
+            yield SuiteRun(row.label, places, one, run_id({**config, "seed": seed}))
 
 
 def _left_out(places: dict[str, str], exclude: list[Condition]) -> bool:
