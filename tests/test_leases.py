@@ -224,30 +224,10 @@ class Killed:
         return [begun.count(run_id(config)) for config in self.configs]
 
 
-class Here:
-    """A worker in this process: it works when it is started."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.started = plan, 0
-
-    def start(self) -> None:
-        self.started = 1
-        work(self.plan)
-
-    def alive(self) -> int:
-        return self.started
-
-    def ended(self) -> list[str]:
-        return []
-
-    def stop(self) -> None:
-        """It has ended."""
-
-
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Killed:
     monkeypatch.setitem(sys.modules, "cfq_bench.experiment", light.FAKE)
-    monkeypatch.setattr("cfq_bench.suites.run.make_workers", lambda plan, _: Here(plan))
+    monkeypatch.setattr("cfq_bench.suites.run.make_workers", lambda plan, _: light.Here(plan))
     monkeypatch.setattr("cfq_bench.suites.run.POLL_S", 0.0)
     return Killed(tmp_path)
 
