@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cfq_bench.aggregate.comparisons import Compared
 from cfq_bench.aggregate.places import Kept, arranged
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def tables(self) -> list[Table]:
-        """All tables, in order."""
+        """All tables, in order; their names differ."""
         return [*self.overviews, *self.cells, *self.paper]
 
 
@@ -73,15 +73,30 @@ def build_report(
         summary=summary,
         answers=answers,
         how=HOW,
-        overviews=[overview_table(one) for one in settings if len(one.setting.places) > 1],
-        cells=[
-            cell_table(compared, place, metrics)
-            for compared in settings
-            for place in compared.setting.places.values()
-        ],
+        overviews=_named_apart(
+            [overview_table(one) for one in settings if len(one.setting.places) > 1]
+        ),
+        cells=_named_apart(
+            [
+                cell_table(compared, place, metrics)
+                for compared in settings
+                for place in compared.setting.places.values()
+            ]
+        ),
         paper=paper_tables(suite.tables, results.finished),
         drawings=draw_figures(results),
     )
+
+
+def _named_apart(tables: Sequence[Table]) -> list[Table]:
+    """Tables whose names would be one file get a number."""
+    seen: Counter[str] = Counter()
+    found = []
+    for table in tables:
+        seen[table.name] += 1
+        number = seen[table.name]
+        found.append(table if number == 1 else replace(table, name=f"{table.name}-{number}"))
+    return found
 
 
 def _state(results: Results) -> list[str]:
