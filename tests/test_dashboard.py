@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from cfq_bench.aggregate.labels import label
 from cfq_bench.aggregate.numbers import spread_of, written
+from cfq_bench.aggregate.runs import Run, read_run
 from cfq_bench.aggregate.tables import tables
 from cfq_bench.cli.main import main
 from cfq_bench.config.loader import load_settings
@@ -134,6 +135,37 @@ def test_rows_that_differ_in_settings_have_labels_that_say_so(tmp_path: Path) ->
         store.write(record_of(settings.model_dump(mode="json")), None)
     labels = label(RecordIndex(tmp_path).refresh().runs)
     assert labels.order == ["lsq", "lsq (lr=0.0003)"]
+
+
+def run_of(method: str, *overrides: str, **allocator: Any) -> Run:
+    config = load_settings(method, "compas", overrides=list(overrides)).model_dump(mode="json")
+    config["allocator"] = {**config["allocator"], **allocator}
+    record = record_of(config)
+    return read_run(record.model_dump(mode="json"), record.run_id)
+
+
+def test_a_label_means_the_same_in_every_table() -> None:
+    """The packaged row is the usual one everywhere, whatever most runs of a table are."""
+    other = [run_of("kd_qat", "method.epoch_factor=2", f"seed={seed}") for seed in range(3)]
+    runs = [*other, run_of("kd_qat", "budget.avg_bits=4")]
+    labels = label(runs)
+    assert [labels.row(run) for run in runs] == ["kd_qat (epoch_factor=2.0)"] * 3 + ["kd_qat"]
+    assert label(other).order == ["kd_qat"]  # alone it needs no more words
+
+
+def test_allocators_that_follow_from_the_budget_are_no_other_row() -> None:
+    runs = [run_of("lsq", f"budget.avg_bits={bits}") for bits in (3.5, 4)]
+    assert runs[0].row != runs[1].row
+    assert label(runs).order == ["lsq"]
+    told_apart = [run_of("mixed_haq", rounds=1), run_of("mixed_haq", "budget.avg_bits=3", rounds=2)]
+    found = label(told_apart)
+    assert len({found.row(run) for run in told_apart}) == 2
+    assert any("allocator.rounds=" in text for text in found.order)
+    in_one_table = [run_of("lsq", name="a"), run_of("lsq", name="b")]
+    assert sorted(label(in_one_table).order) in (
+        ["lsq", "lsq (allocator=a)"],
+        ["lsq", "lsq (allocator=b)"],
+    )
 
 
 def test_tables_that_share_their_words_are_told_apart(tmp_path: Path) -> None:

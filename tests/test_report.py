@@ -26,6 +26,7 @@ from cfq_bench.report.build import build_report
 from cfq_bench.report.latex import escaped, latex_table
 from cfq_bench.report.layout import Cell, Table
 from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.page import record_page, result_table
 from cfq_bench.report.paper_map import paper_map
 from cfq_bench.report.paper_side import beside
 from cfq_bench.report.write import files_of, write_report
@@ -175,7 +176,9 @@ def test_rows_that_differ_in_their_seeds_are_told() -> None:
         "the seeds that the baseline has too."
     ) in table.notes
     (cfq,) = (line for line in table.rows if line[0].text == "CFQ")
-    assert [cfq[1].text, cfq[-1].text] == ["1", "-0.050 (one seed)"]
+    assert [cfq[1].text, cfq[-1].text] == ["1 (own)", "-0.050 (one seed)"]
+    note = "On seeds of their own, never marked as best: CFQ on adult (seed 1), CFQ on german"
+    assert any(text.startswith(note) for text in found.overviews[0].notes)
     assert not any(cell.best for cell in cfq)
 
 
@@ -290,6 +293,18 @@ def test_runs_that_failed_or_are_missing_are_told() -> None:
     assert found.state[0] == f"Runs: {len(every) - 2} finished, 0 skipped, 1 failed, 1 missing."
     assert found.state[2] == f"Made by: cfq-bench 1.2 at 0123456789 ({len(every) - 2} runs)."
     assert "RuntimeError: it broke <down>" in found.state[3]
+
+
+def test_a_run_says_on_which_rows_it_measured_and_how_few_they_are() -> None:
+    run = changed(runs()[0], split="validation")
+    record = record_of(run, {"recourse/vd": 0.0})
+    record = record.model_copy(update={"counts": {"recourse/vd": 61, "task/acc": 105}})
+    for text in (result_table(record, Path("x.json")), record_page(record)):
+        assert text.splitlines()[0].endswith("seed 0, validation rows)")
+        assert "accuracy of f_q on the validation split" in text
+        (vd,) = (line for line in text.splitlines() if line.startswith("  VD  "))
+        assert "0.000 n=61     [0.000, 0.059] share of teacher actions" in vd
+        assert "test split" not in text
 
 
 # --- the paper beside ---

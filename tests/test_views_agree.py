@@ -123,7 +123,7 @@ def test_text_markdown_and_dashboard_are_the_same_tables(folder: Path) -> None:
     usual = {line.label: line for line in tables["usual"]}
     assert list(usual) == list(hostile.ERRORS)
     assert [line.seeds for line in usual.values()] == [
-        *("3 of 5", "3 of 4", "3 of 5", "3", "2", "3 of 5", "3")
+        *("3 of 5", "3 of 4", "3 of 5", "3", "2 (own)", "3 of 5", "3")
     ]
 
 
@@ -171,9 +171,9 @@ def test_unrounded_numbers_are_those_of_the_cells(report: Report) -> None:
                 if sd:
                     plain = "rate" if form == "signed" else form
                     assert sd.group(1) == written(float(number["sd"]), plain)
-                used, _, of = line.seeds.partition(" of ")
+                used, _, of = line.seeds.removesuffix(" (own)").partition(" of ")
                 assert number["of_seeds"] == (of or used)
-            if line.label not in ("lsq",):
+            if line.label != "lsq":
                 paired = own[f"{ERROR} minus lsq's"]
                 assert line.difference.split(" ")[0] == signed(float(paired["mean"]))
 

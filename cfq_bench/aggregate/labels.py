@@ -144,9 +144,9 @@ def _titles(examples: Mapping[str, Run], keys: list[str], budget: bool) -> dict[
 def _row_labels(runs: list[Run]) -> dict[str, str]:
     """The method, with the settings in which a row differs from the method's usual row.
 
-    Usual is the row with most finished runs on the page, then the one whose settings are the
-    packaged ones. The allocator follows from a table's budget, which its title tells, so that it is
-    no difference by its name alone.
+    Usual is the row of the packaged settings; where no run has these, the one with most finished
+    runs on the page, then the one with most of these settings. The allocator follows from a table's
+    budget, which its title tells, so that it is no difference by its name alone.
     """
     count = Counter(run.row for run in runs if run.status == "ok")
     by_method: dict[str, dict[str, list[str]]] = {}
@@ -158,7 +158,7 @@ def _row_labels(runs: list[Run]) -> dict[str, str]:
     for method in sorted(by_method, key=_rank):
         cores = by_method[method]
         ranks = {
-            core: (sum(count[row] for row in rows), _plainness(method, core), core)
+            core: (*_plainness(method, core, sum(count[row] for row in rows)), core)
             for core, rows in cores.items()
         }
         usual = max(ranks, key=lambda core: ranks[core])
@@ -269,15 +269,18 @@ def _rank(method: str) -> tuple[int, str]:
     return (ORDER.index(method) if method in ORDER else len(ORDER), method)
 
 
-def _plainness(method: str, row: str) -> int:
-    """How many settings of the row are the packaged ones: ties are broken by it."""
-    packaged, own = _packaged(method), json.loads(row)
-    return sum(own.get(key, ABSENT) == value for key, value in packaged.items())
+def _plainness(method: str, core: str, runs: int) -> tuple[bool, int, int]:
+    """Whether a row's settings are the packaged ones, its runs, how many of its settings are."""
+    packaged, own = _packaged(method), json.loads(core)
+    alike = sum(own.get(key, ABSENT) == value for key, value in packaged.items())
+    return bool(packaged) and alike == len(packaged), runs, alike
 
 
 @cache
 def _packaged(method: str) -> dict[str, Any]:
+    """A row's settings as the package has them, but for the allocator's."""
     if method not in known_names("method"):
         return {}
     settings = load_settings(method).model_dump(mode="json")
-    return flat({part: settings.get(part) for part in OF_A_ROW}, skip=NOT_A_SETTING)
+    parts = {part: settings.get(part) for part in OF_A_ROW if part != "allocator"}
+    return flat(parts, skip=NOT_A_SETTING)

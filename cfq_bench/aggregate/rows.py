@@ -62,8 +62,10 @@ class Rows(Generic[Row]):
         return self.seeds if self.whole(row) else self.own(row)
 
     def count_text(self, row: Row) -> str:
-        """How many seeds a row is shown on, and of how many, where it has more."""
+        """How many seeds a row is shown on: of how many it has, or that they are its own alone."""
         used, own = len(self.used(row)), len(self.by_seed[row])
+        if not self.whole(row):
+            return f"{own} (own)"
         return str(used) if used == own else f"{used} of {own}"
 
     def values(self, row: Row, metric: str) -> dict[int, float]:

@@ -327,8 +327,9 @@ def compare(
 ) -> None:
     """Compare records: mean and spread over seeds, one table per data set and setting.
 
-    Rows of a table share everything but the method and the seed. The last column is the paired
-    difference of the boundary error to lsq at the same seeds.
+    Rows of a table share everything but the method and the seed, and are compared at the same
+    seeds ("3 of 5": a row has more; "own": it lacks some, and is shown on its own). The last column
+    is the paired difference of the boundary error to label training.
     """
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.compare import comparison

@@ -46,7 +46,7 @@ class Report:
 
     @property
     def tables(self) -> list[Table]:
-        """All tables, in order."""
+        """All tables, in order; their names differ."""
         return [*self.overviews, *self.cells, *self.paper]
 
 

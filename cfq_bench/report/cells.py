@@ -180,6 +180,14 @@ def _overview_notes(compared: Compared) -> list[str]:
     if len(set(own.values())) > 1:
         parts = [f"{data}: {seeds_text(seeds)}" for data, seeds in own.items()]
         notes.append(f"Data sets differ in their seeds ({'; '.join(parts)}).")
+    parts = [
+        f"{row} on {data} ({seeds_text(place.rows.used(row))})"
+        for data, place in places.items()
+        for row in place.results
+        if not place.rows.whole(row)
+    ]
+    if parts:
+        notes.append(f"On seeds of their own, never marked as best: {', '.join(parts)}.")
     return notes
 
 

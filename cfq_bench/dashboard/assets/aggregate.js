@@ -168,7 +168,7 @@ function tableOf(place, runs, view, data) {
     if (view.paired) cells.push(spread(differencesOf(line, baseline, data), "signed", common.length));
     return {
       label: data.rows[line.row], group: line.group, count,
-      seeds: count === own ? String(count) : `${count} of ${own}`,
+      seeds: !line.whole ? `${own} (own)` : count === own ? String(count) : `${count} of ${own}`,
       note: line.whole ? "" : `own seeds: ${line.used.join(", ")}`, cells,
     };
   });
