@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
+import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,10 @@ from cfq_bench.record.archive import pack, read_archive
 from cfq_bench.record.identity import EDITED, Judge, answering, made_by_code
 from cfq_bench.record.record import MadeBy, Record
 from cfq_bench.record.store import RecordStore
-from tests.support.light_suite import light_record, many_configs
+from cfq_bench.suites import run as suites
+from cfq_bench.suites import worker
+from cfq_bench.suites.run import Progress, SuiteOptions, run_suite
+from tests.support.light_suite import light_record, light_runs, many_configs
 from tests.support.records import made_record
 
 PACKAGE = Path(cfq_bench.__file__).parent
@@ -410,6 +415,107 @@ def test_code_that_computes_an_entry_of_the_cache_is_part_of_its_key(
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, False]
     edit(tree.package / "training" / "trainer.py", "def ", "def _")
     assert all(a != b for a, b in zip(second, keys(), strict=True))
+
+
+class Threads:
+    """Workers of a suite as threads of this process; their runs take no time."""
+
+    def __init__(self, plan: worker.Plan) -> None:
+        self.plan, self.threads = plan, list[threading.Thread]()
+
+    def start(self) -> None:
+        self.threads.append(threading.Thread(target=worker.work, args=(self.plan,), daemon=True))
+        self.threads[-1].start()
+
+    def alive(self) -> int:
+        return sum(thread.is_alive() for thread in self.threads)
+
+    def ended(self) -> list[str]:
+        return []
+
+    def stop(self) -> None:
+        for thread in self.threads:
+            thread.join(20)
+            assert not thread.is_alive(), "a worker did not end within 20 s"
+
+
+class TestSuite:
+    @pytest.fixture(autouse=True)
+    def runs_take_no_time(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.results, self.answered = tmp_path / "results", list[str]()
+        self.store = RecordStore(self.results)
+        self.runs = light_runs(4)
+
+        def answer(settings: Any, options: Any) -> None:
+            record = light_record(settings.model_dump(mode="json"), seconds=0.2)
+            options.publish(record, None, None, None)
+            self.answered.append(record.run_id)
+
+        fake: Any = types.ModuleType("cfq_bench.experiment")
+        fake.Options, fake.answer = types.SimpleNamespace, answer
+        monkeypatch.setitem(sys.modules, "cfq_bench.experiment", fake)
+        monkeypatch.setattr(suites, "make_workers", lambda plan, _: Threads(plan))
+        made: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("old", {"made_by": MadeBy(code="files 0")}),
+            ("broken and old", {"made_by": None, "status": "failed", "reason": "no"}),
+            ("fresh", {}),
+        )
+        for run, (_, changes) in zip(self.runs, made, strict=False):
+            config = run.settings.model_dump(mode="json")
+            self.store.write(light_record(config, **changes), None)
+        self.ids = [run.run_id for run in self.runs]
+
+    def suite(self, **changes: Any) -> tuple[Progress, list[Progress]]:
+        told: list[Progress] = []
+        options = SuiteOptions(
+            results_dir=self.results, wandb="disabled", workers=2, executor="local", **changes
+        )
+        return run_suite(self.runs, options, told.append), told
+
+    def test_stale_records_are_counted_and_replaced_once(self) -> None:
+        state, told = self.suite()
+        assert (told[0].stale, told[0].done, told[0].before, told[0].left) == (2, 1, 1, 3)
+        assert told[0].why_stale is not None
+        assert (state.stale, state.done, state.failed, state.left) == (0, 4, 0, 0)
+        assert sorted(self.answered) == sorted([self.ids[0], self.ids[1], self.ids[3]])
+        assert Judge().stale(self.store.all()) == {}
+        assert self.suite()[0].before == 4
+        assert len(self.answered) == 3
+        assert [p.name for p in self.store.runs_dir.iterdir() if p.suffix != ".json"] == []
+
+    def test_stale_records_are_taken_where_one_says_so(self) -> None:
+        state, _ = self.suite(accept_stale=True)
+        assert (state.stale, state.taken, state.done, state.failed) == (0, 2, 3, 1)
+        assert self.answered == [self.ids[3]]
+
+    def test_the_command_says_what_is_stale(self, tmp_path: Path) -> None:
+        path = tmp_path / "light.yaml"
+        path.write_text(
+            "about: four runs\naxes: {data: [german], seed: [0, 1, 2, 3]}\n"
+            "rows: [{label: LSQ, method: lsq}]\n"
+        )
+        where = ["--results-dir", str(self.results), "--wandb", "disabled", "--workers", "1"]
+        listed = (
+            CliRunner().invoke(main, ["suite", "--list", "--results-dir", str(self.results)]).stdout
+        )
+        assert "stale" in listed.splitlines()[0]
+        done = CliRunner().invoke(main, ["suite", str(path), *where])
+        assert done.exit_code == 0, done.output
+        assert "light: 2 records are stale: made by" in done.stderr
+        assert "1 were there before, 2 more were stale and are replaced" in done.stdout
+
+
+def test_of_those_who_replace_a_stale_record_the_first_one_stays(tmp_path: Path) -> None:
+    store, config = RecordStore(tmp_path), config_of("lsq", "german")
+    old, first, second = (light_record(config, seconds=float(i)) for i in range(3))
+    store.write(old, None)
+    mark = store.mark(old.run_id)
+    assert mark is not None
+    assert not store.publish(first, None)
+    assert store.publish(first, None, replaces=mark)
+    assert not store.publish(second, None, replaces=mark)
+    assert store.read(old.run_id) == first
+    assert [path.name for path in store.runs_dir.iterdir()] == [f"{old.run_id}.json"]
 
 
 def test_published_records_are_read_and_packed_as_they_are() -> None:

@@ -9,6 +9,7 @@ from cfq_bench import __version__
 from cfq_bench.cli.dashboard import dashboard, wandb_workspace
 from cfq_bench.cli.data import FOLDER, data
 from cfq_bench.cli.report import report
+from cfq_bench.cli.reproduce import reproduce
 from cfq_bench.cli.results import results
 from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
@@ -138,6 +139,7 @@ main.add_command(wandb_workspace)
 main.add_command(sweep)
 main.add_command(report)
 main.add_command(results)
+main.add_command(reproduce)
 
 
 @main.command()
