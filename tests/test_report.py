@@ -299,7 +299,7 @@ def test_a_run_says_on_which_rows_it_measured_and_how_few_they_are() -> None:
     run = changed(runs()[0], split="validation")
     record = record_of(run, {"recourse/vd": 0.0})
     record = record.model_copy(update={"counts": {"recourse/vd": 61, "task/acc": 105}})
-    for text in (result_table(record, Path("x.json")), record_page(record)):
+    for text in (result_table(record, Path("x.json")), record_page(record, None)):
         assert text.splitlines()[0].endswith("seed 0, validation rows)")
         assert "accuracy of f_q on the validation split" in text
         (vd,) = (line for line in text.splitlines() if line.startswith("  VD  "))

@@ -62,6 +62,7 @@ def marked_down(folder: Path) -> Tables:
     """By `cfq-bench compare --markdown`."""
     found: Tables = {}
     text = comparison(RecordStore(folder).all(), markdown=True)
+    text = re.sub(r"\\([_|$])", r"\1", text)  # the marks that Markdown would read
     for block in text.split("\n\n**"):
         title = block.strip("*\n ").split(", seeds")[0]
         if title in _PLACE:
