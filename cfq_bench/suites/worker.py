@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from cfq_bench.config.loader import settings_from_config
-from cfq_bench.errors import UserError
-from cfq_bench.files import run_id, write_atomic
+from cfq_bench.errors import FolderError, UserError
+from cfq_bench.files import explained, run_id, write_atomic
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases
 from cfq_bench.tracking.mode import Mode
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 2
 """Workers that may die at a run before it is recorded as failed."""
 POLL_S = 0.2
+FAULT = "error: "
+"""How the last line of a worker begins that met what every other one will meet."""
 
 
 class LeaseLostError(Exception):
@@ -68,7 +70,15 @@ def work(plan: Plan) -> int:
 
     Returns:
         How many runs this worker published.
+
+    Raises:
+        FolderError: a folder cannot be written, which is no failure of the run that met it.
     """
+    with explained(f"share runs in {plan.results_dir}"):
+        return _work(plan)
+
+
+def _work(plan: Plan) -> int:
     store = RecordStore(Path(plan.results_dir))
     leases = Leases(Path(plan.results_dir) / "leases", plan.expiry_s)
     todo = {run_id(config): config for config in plan.configs}
@@ -124,6 +134,8 @@ def _run_leased(
         )
         try:
             answer(settings_from_config(config), options)
+        except FolderError:
+            raise
         except UserError as error:
             publish(_failure(config, str(error)))
     except LeaseLostError:
@@ -154,7 +166,7 @@ def main() -> int:
     try:
         work(Plan.read(Path(sys.argv[1])))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{FAULT}{error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
