@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import statistics
+import threading
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -401,6 +404,97 @@ def test_the_version_changes_with_the_records(served: Dashboard, results: Path) 
 def test_a_taken_port_is_one_line(served: Dashboard, results: Path) -> None:
     with pytest.raises(UserError, match=f"port {served.server_port} cannot be used"):
         Dashboard(results, served.server_port)
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Dashboard]:
+    """A server of no records that waits a fifth of a second."""
+    with Dashboard(tmp_path, 0, patience_s=0.2) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def connected(server: Dashboard) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes it, after whatever it says; a test that waits 10 s fails."""
+    try:
+        while connection.recv(4096):
+            continue
+    except ConnectionError:
+        return True
+    return True
+
+
+def test_idle_connections_are_closed_and_hold_nobody_up(hasty: Dashboard) -> None:
+    idle = [connected(hasty) for _ in range(60)]
+    answer, _ = ask(hasty, "/")
+    assert answer.status == 200
+    assert all(map(is_closed, idle))
+    for connection in idle:
+        connection.close()
+
+
+def test_a_connection_is_closed_after_its_last_request(hasty: Dashboard) -> None:
+    with connected(hasty) as connection:
+        host = f"127.0.0.1:{hasty.server_port}"
+        connection.sendall(f"GET /version HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_request_that_comes_letter_by_letter_is_not_waited_for(
+    hasty: Dashboard, begin: bytes
+) -> None:
+    start = time.monotonic()
+    with connected(hasty) as connection:
+        connection.sendall(begin)
+        try:
+            while time.monotonic() - start < 10.0:
+                connection.sendall(b"x")
+                time.sleep(0.02)
+        except ConnectionError:
+            pass
+    assert time.monotonic() - start < 5.0
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200, 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3", 501),
+        (b"GET / HTTP/9.9", 505),
+        (b"\x16\x03\x01 nonsense of TLS", 400),
+        (b"GET /../../etc/passwd HTTP/1.1", 404),
+        (b"GET /run/../../x HTTP/1.1", 404),
+        (b"GET /run/%00 HTTP/1.1", 404),
+        (b"GET //evil.example/ HTTP/1.1", 404),
+    ],
+)
+def test_odd_requests_have_an_answer(
+    hasty: Dashboard, head: bytes, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with connected(hasty) as connection:
+        host = f"Host: 127.0.0.1:{hasty.server_port}".encode()
+        connection.sendall(head + b"\r\n" + host + b"\r\n\r\n")
+        said = connection.recv(4096)
+    # To what is no HTTP/1 the answer has no status line either.
+    assert re.search(rb"^HTTP/1\.1 %d |Error code: %d<" % (status, status), said), said[:300]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_head_has_no_body(served: Dashboard) -> None:
+    for path, status in (("/", 200), ("/nowhere", 404)):
+        answer, body = ask(served, path, method="HEAD")
+        assert (answer.status, body) == (status, "")
+        assert int(answer.headers["Content-Length"]) > 0
 
 
 def test_the_command_exports(results: Path) -> None:

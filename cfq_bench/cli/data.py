@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-FOLDER = click.Path(path_type=Path, file_okay=False)
-FILE = click.Path(path_type=Path, dir_okay=False)
+from cfq_bench.cli.options import FILE, FOLDER
 
 _conf_dir = click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files.")
 _data_dir = click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cfq_bench.cli.data import FILE, FOLDER
+from cfq_bench.cli.options import FILE, FOLDER
 from cfq_bench.record.record import Record
 
 if TYPE_CHECKING:
