@@ -179,6 +179,13 @@ def test_what_does_not_fit_the_others_is_named(csv: Path) -> None:
         load_table(found.data)  # fmt: skip
 
 
+def test_units_that_differ_are_asked_about(csv: Path) -> None:
+    found = Drafted(csv, text(rate=column(lambda i: f"{i % 9 + 1}%" if i % 4 else "0.05")))
+    assert "written with '%' (45 rows), 'nothing' (15): the same unit?" in found.line("rate")
+    found = Drafted(csv, text(pay=column(lambda i: f"{'$€'[i % 2]}{i % 17 + 1}")))
+    assert "written with '$' (30 rows), '€' (30): the same unit?" in found.line("pay")
+
+
 # --- words ---
 
 
@@ -296,6 +303,9 @@ def test_codes_with_leading_zeros_are_text(csv: Path) -> None:
         ([-2, -1, *range(30)], []),
         ([-9.5, *AGES], []),
         ([0, 1, 2, 3, 9], []),
+        ([0, 1, 2, 3, 99], [99]),
+        ([-1, 0, 1], []),
+        ([10, 30, 50, 99], []),
         ([-250.0, -9.0, 13.0, 500.0, 20.0, 30.0, 40.0, 50.0], []),
         ([*range(1000, 9000, 500), 9999], []),  # no further than the others
         ([*(i * 1000 for i in range(30)), 99999], [99999]),

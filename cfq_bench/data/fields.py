@@ -45,7 +45,7 @@ def _whole_rows(text: str, separator: str) -> tuple[float, int]:
     except csv.Error:
         return 0.0, 0
     if not rows or len(rows[0]) == 1:
-        return -1.0, 1
+        return -1.0, max(map(len, rows), default=1)
     whole = sum(len(row) == len(rows[0]) for row in rows[1:])
     return whole / max(1, len(rows) - 1), len(rows[0])
 
@@ -77,10 +77,7 @@ def parse(text: str, separator: str, path: Path) -> Words:
             raise UserError(f"data file {path} is empty")
         names = [name.strip() for name in header]
         if len(names) == 1:
-            raise UserError(
-                f"data file {path} has one column only, {named(names[0])}: a table has at least "
-                "two, separated by commas, semicolons, tabs or bars"
-            )
+            raise _one_name(path, names[0], next((row for row in reader if any(row)), []))
         blocks = list(_blocks(reader, names, path))
     except csv.Error as error:
         raise UserError(
@@ -96,6 +93,18 @@ def parse(text: str, separator: str, path: Path) -> Words:
     if all(name.replace(".", "").isdigit() for name in names):
         words.notes.append("all column names are numbers: is the first line a row?")
     return words
+
+
+def _one_name(path: Path, name: str, following: list[str]) -> UserError:
+    if len(following) > 1 and not any(separator in name for separator in SEPARATORS):
+        return UserError(
+            f"data file {path}: the header has one name, {named(name)}, and the line below it "
+            f"{len(following)} fields: take out what stands above the header"
+        )
+    return UserError(
+        f"data file {path} has one column only, {named(name)}: a table has at least two, separated "
+        "by commas, semicolons, tabs or bars"
+    )
 
 
 def _csv_words(error: str) -> str:

@@ -21,6 +21,8 @@ _OTHER_FILES = (
     (b"%PDF-", "a PDF file"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1", "an old spreadsheet"),
 )
+_HINT = re.compile(r'"?sep=[^\r\n]"?(?=[\r\n])')
+"""A first line that tells spreadsheets the separator."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -102,6 +104,8 @@ def decode(content: bytes, encoding: str, path: Path) -> str:
             f"and leave `encoding` out" + ("" if other == "utf-8" else f", or try {other}")
         ) from None
     text = text.removeprefix("\ufeff")
+    hint = _HINT.match(text)
+    text = text if hint is None else text[hint.end() :]
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UserError(f"data file {path}: line {line} holds a NUL byte: the file is damaged")
