@@ -181,6 +181,8 @@ def test_the_target_is_named_or_stands_at_an_end() -> None:
     assert guess_target(frame, "a.csv", None) == "approved"
     assert guess_target(frame.drop(columns="approved"), "a.csv", None) == "last"
     assert guess_target(frame, "a.csv", "loan") == "loan"
+    with pytest.raises(UserError, match=r"'half' has the value 0\.5; a target has words or whole"):
+        guess_target(frame.assign(half=[0.5, 1, 0.5, 1]), "a.csv", " half ")
 
 
 def test_a_column_that_tells_the_target_is_noted(tmp_path: Path) -> None:

@@ -70,6 +70,10 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "separators alone": (",,\n,,\n", "is empty"),
     "the header again": ("a,b\n1,2\na, b\n3,4\n", "row 1 (line 3) repeats the header: take it out"),
     "one column": ("a b\n1 2\n", "has one column only, 'a b': a table has at least two"),
+    "a title": (
+        "Loans of 2020\n\na;b;c\n1;2;3\n",
+        "the header has one name, 'Loans of 2020', and the line below it 3 fields: take out",
+    ),
     "a quote that stays open": (
         'a,b\n"1,2\n3,4\n',
         "line 3 cannot be split into fields: the file ends within quotes",
@@ -134,6 +138,7 @@ READ: dict[str, tuple[str | bytes, dict[str, Any], dict[str, list[Any]], list[st
     "carriage returns": ("a,b\r1,2\r", {}, {"a": [1], "b": [2]}, []),
     "Windows": ("\ufeffa,b\r\n1,2\r\n\r\n", {}, {"a": [1], "b": [2]}, []),
     "blank lines": ("\na,b\n1,2\n\n  \n3,4", {}, {"a": [1, 3], "b": [2, 4]}, []),
+    "a hint for spreadsheets": ("sep=;\r\na;b\r\n1;2\r\n", {}, {"a": [1], "b": [2]}, []),
     "no last line feed": ("a,b\n1,2", {}, {"a": [1], "b": [2]}, []),
     "quotes": ('a,b\n"1, ""2""",x\n', {}, {"a": ['1, "2"'], "b": ["x"]}, []),
     "a quote inside": ('a,b\n5" pipe,x\n', {}, {"a": ['5" pipe'], "b": ["x"]}, []),

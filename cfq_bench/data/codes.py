@@ -8,7 +8,7 @@ _ABOVE = frozenset(
     [code - less for code in _REPEATED if str(code)[0] in "789" for less in (0, 1, 2)]
 )
 _NINES = frozenset(code for code in _REPEATED if str(code)[0] == "9")
-_FEWEST = 5
+_FEWEST = 2
 """Distinct values that a column needs beside its codes to be one of numbers."""
 
 

@@ -5,23 +5,20 @@ also meant to run: a drafted pair passes `cfq-bench data check` as it is, if the
 something is left to change.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from cfq_bench.config.tablefile import TableFile
+from cfq_bench.data.fields import UNNAMED
 from cfq_bench.data.formats import Look
 from cfq_bench.data.inspection import Column, inspect
 from cfq_bench.data.label import gives_away, guess_favourable, guess_target
 from cfq_bench.data.numbers import is_words, with_numbers
-from cfq_bench.data.text import UNNAMED
 from cfq_bench.data.words import named, plain, shown
+from cfq_bench.data.yaml_text import comment, entry, quoted, scalar
 from cfq_bench.errors import UserError
-
-_LONGEST_KEY = 1000
-"""Characters of a key that YAML still finds the colon of; longer ones need a question mark."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +64,10 @@ def draft(
     value, sure = guess_favourable(frame[label], label, shown(file), favourable)
     unlabelled = int(frame[label].isna().sum())
     frame = frame[frame[label].notna()]
-    columns = [inspect(frame[name], look.how) for name in frame.columns if name != label]
+    columns = [
+        _looked_at(frame[name], frame[label], look) for name in frame.columns if name != label
+    ]
     used = [column for column in columns if column.kind is not None]
-    for column in columns:
-        if column.name == UNNAMED and column.kind is None:
-            column.notes.append("such are the row numbers that pandas and R write")
-        column.questions += look.doubts.get(column.name, [])
-    for column in used:
-        values = frame[column.name]
-        if column.kind in ("numeric", "integer") and is_words(values):
-            values = with_numbers(values, look.how)
-        way = gives_away(values, frame[label])
-        if way is not None:
-            column.questions.insert(0, f"{way}: leave out what is known afterwards")
     if not used:
         raise UserError(f"{shown(file)}: no column is left to be a feature")
     empty = int(frame[[column.name for column in used]].isna().any(axis=1).sum())
@@ -104,19 +92,42 @@ def draft(
         f"{shown(name)}: holds {kind}, not one value a row"
         for name, kind in look.reading.unusable.items()
     ]
+    texts = _data_yaml(used, left_out, facts), _actions_yaml(used, file)
+    return Draft(*texts, _notes(used, left_out, facts))
+
+
+def _looked_at(values: pd.Series, labels: pd.Series, look: Look) -> Column:
+    """One column, with all that is to be asked about it."""
+    column = inspect(values, look.how)
+    column.questions += look.doubts.get(column.name, [])
+    if column.kind is None:
+        if column.name == UNNAMED:
+            column.notes.append("such are the row numbers that pandas and R write")
+        return column
+    if column.kind in ("numeric", "integer") and is_words(values):
+        values = with_numbers(values, look.how)
+    way = gives_away(values, labels)
+    if way is not None:
+        column.questions.insert(0, f"{way}: leave out what is known afterwards")
+    return column
+
+
+def _notes(used: list[Column], left_out: list[str], facts: _Facts) -> list[str]:
+    """What `data init` prints: the label, how the file is written, what to look at."""
     notes = [
-        f"target {named(label)}, favourable {named(plain(value))}; {len(used)} features",
-        *_form_notes(look),
+        f"target {named(facts.target)}, favourable {named(plain(facts.favourable))}; "
+        f"{len(used)} features",
+        *_form_notes(facts.look),
         *(f"left out {text}" for text in left_out),
     ]
-    if missing != "refuse":
-        done = {"drop": "dropped", "impute": "imputed"}[missing]
+    if facts.missing != "refuse":
+        done = {"drop": "dropped", "impute": "imputed"}[facts.missing]
         notes.append(f"{facts.missing_rows} rows have missing values: {done} unless you say other")
     if all(column.judgement.action == "immutable" for column in used):
         notes.append("nothing is left that a person may change: say so of one feature at least")
     for column in used:
         notes += [f"review {shown(column.name)}: {question}" for question in column.questions]
-    return Draft(_data_yaml(used, left_out, facts), _actions_yaml(used, file), notes)
+    return notes
 
 
 def _form_notes(look: Look) -> list[str]:
@@ -124,7 +135,7 @@ def _form_notes(look: Look) -> list[str]:
     lines = [line.partition("  # ") for line in _form_lines(look)]
     return [
         *look.reading.notes,
-        *(line + (f" ({comment})" if comment else "") for line, _, comment in lines),
+        *(line + (f" ({why})" if why else "") for line, _, why in lines),
     ]
 
 
@@ -136,49 +147,11 @@ def _form_lines(look: Look) -> list[str]:
         if value == TableFile.model_fields[name].default:
             continue
         if isinstance(value, list):
-            written = f"[{', '.join(map(_quoted, value))}]"
+            written = f"[{', '.join(map(quoted, value))}]"
         else:
-            written = "true" if value is True else _quoted(value)
-        lines.append(f"{name}: {written}{_comment([look.why.get(name, '')])}")
+            written = "true" if value is True else quoted(value)
+        lines.append(f"{name}: {written}{comment([look.why.get(name, '')])}")
     return lines
-
-
-def _scalar(value: object) -> str:
-    """A label value as YAML: a number, or a quoted word."""
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))  # True == 1, also in the table
-    if isinstance(value, int | float | np.number) and float(value).is_integer():
-        return str(int(value))
-    return _quoted(str(value))
-
-
-def _quoted(word: str) -> str:
-    r"""A word as a double-quoted YAML scalar that comes back as it was.
-
-    >>> _quoted('a"b\n')
-    '"a\\"b\\n"'
-    """
-    short = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-    return '"' + "".join(short.get(c) or (c if c.isprintable() else _escape(c)) for c in word) + '"'
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _entry(name: str, body: str) -> str:
-    """A line of a mapping, in two where the key is too long for one."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and name.lower() not in (
-        "yes no on off true false null y n".split()
-    )
-    key = name if plain else _quoted(name)
-    return f"  {key}: {body}" if len(key) < _LONGEST_KEY else f"  ? {key}\n  : {body}"
-
-
-def _comment(notes: list[str]) -> str:
-    said = [shown(" ".join(note.split()), most=400) for note in notes if note]
-    return "  # " + "; ".join(said) if said else ""
 
 
 def _data_yaml(used: list[Column], left_out: list[str], facts: _Facts) -> str:
@@ -187,26 +160,26 @@ def _data_yaml(used: list[Column], left_out: list[str], facts: _Facts) -> str:
     lines = [
         f"# Drafted from {shown(facts.file)}. Review what has a comment; `cfq-bench data check` "
         "tests it.",
-        f"about: {_quoted(Path(facts.file).stem + ', a table of our own')}",
-        f"loader: {_quoted(facts.file)}",
+        f"about: {quoted(Path(facts.file).stem + ', a table of our own')}",
+        f"loader: {quoted(facts.file)}",
         *_form_lines(facts.look),
         *(f"# {note}" for note in facts.look.reading.notes),
         "target:",
-        f"  column: {_quoted(facts.target)}{_comment(review)}",
-        f"  favourable: {_scalar(facts.favourable)}  # {hope}",
+        f"  column: {quoted(facts.target)}{comment(review)}",
+        f"  favourable: {scalar(facts.favourable)}  # {hope}",
         "features:  # kind: numeric, integer, categorical, or ordinal with its order: [...]",
     ]
     for column in used:
         lines += _feature_lines(column)
     if left_out:
         lines += ["# Left out:", *(f"#   {' '.join(text.split())}" for text in left_out)]
-    personal = [_quoted(column.name) for column in used if column.judgement.personal]
+    personal = [quoted(column.name) for column in used if column.judgement.personal]
     train = max(2, round(0.8 * facts.rows))
     lines += [
         f"protected: [{', '.join(personal)}]  # features whose groups are reported apart: review",
         f"split: {{train: {train}, validation: 0.15}}  # rows to train on; the others are the test",
         f"fit: {_fit(facts.rows)}",
-        f"actions: {_quoted(facts.actions_file)}",
+        f"actions: {quoted(facts.actions_file)}",
     ]
     if facts.missing == "impute":
         lines.append(
@@ -228,15 +201,14 @@ def _feature_lines(column: Column) -> list[str]:
     if column.log1p:
         parts.append("transform: log1p")
     if column.order is not None:
-        parts.append(f"order: [{', '.join(map(_quoted, column.order))}]")
+        parts.append(f"order: [{', '.join(map(quoted, column.order))}]")
     lines = [
-        _entry(column.name, f"{{{', '.join(parts)}}}{_comment(column.notes + column.questions)}")
+        entry(column.name, f"{{{', '.join(parts)}}}{comment(column.notes + column.questions)}")
     ]
     if column.codes:
         parts.append(f"missing_codes: [{', '.join(map(str, column.codes))}]")
-        instead = _entry(column.name, f"{{{', '.join(parts)}}}")
-        lines.append("  # If these are codes for missing, the line above is this, beside missing: ")
-        lines[-1] += "impute or drop:"
+        instead = entry(column.name, f"{{{', '.join(parts)}}}")
+        lines.append("  # if they mean missing, this in its place (and missing: impute, or drop):")
         lines += [f"  #{line[1:]}" for line in instead.splitlines()]
     return lines
 
@@ -260,14 +232,14 @@ def _actions_yaml(used: list[Column], file: str) -> str:
         "#   immutable, any, increase_only or decrease_only (the last two not for categorical),",
         "#   or {kind: any, low: 0, high: 40, step: 5} with the least and greatest reachable value",
         "#   (low_percentile, high_percentile: as shares of the train rows) and its multiples.",
-        f"about: {_quoted(Path(file).stem + ', a first draft')}",
+        f"about: {quoted(Path(file).stem + ', a first draft')}",
         f"max_features: {min(4, len(used))}  # at most this many features change at once",
         "bounds: {low: 0.005, high: 0.995}  # default reach, as percentiles of the train rows",
         "gamma: 1.0",
         "grid: true  # whole numbers stay whole",
         "cost: weighted_l1",
         "features:",
-        *(_entry(column.name, _action(column)) for column in used),
+        *(entry(column.name, _action(column)) for column in used),
     ]
     return "\n".join(lines) + "\n"
 
@@ -280,7 +252,7 @@ def _action(column: Column) -> str:
         if value is not None
     ]
     if not ends or judged.action == "immutable":
-        return judged.action + _comment([judged.reason])
+        return judged.action + comment([judged.reason])
     codes = " and ".join(map(str, column.codes))
     body = f"{{kind: {judged.action}, {', '.join(ends)}}}"
-    return body + _comment([judged.reason, f"not as far as {codes}, which may be codes"])
+    return body + comment([judged.reason, f"not as far as {codes}, which may be codes"])

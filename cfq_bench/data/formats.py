@@ -13,11 +13,12 @@ from typing import Any
 import pandas as pd
 
 from cfq_bench.config.tablefile import TableFile
+from cfq_bench.data.fields import guess_separator, parse
 from cfq_bench.data.label import TARGET_NAMES
 from cfq_bench.data.numbers import is_like_number, numbers_by, numbers_in
 from cfq_bench.data.parquet import Reading, read_parquet
 from cfq_bench.data.reading import MISSING_WORDS, typed
-from cfq_bench.data.text import decode, guess_encoding, guess_separator, parse, read_bytes
+from cfq_bench.data.text import decode, guess_encoding, read_bytes
 from cfq_bench.data.words import folded, named, shown
 from cfq_bench.errors import some
 

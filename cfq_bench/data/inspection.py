@@ -11,7 +11,7 @@ from cfq_bench.config.settings import FeatureKind, FeatureSettings
 from cfq_bench.config.tablefile import TableFile
 from cfq_bench.data.codes import are_days, are_years, codes_in
 from cfq_bench.data.judgement import DATE, Judgement, judge_name, judge_words
-from cfq_bench.data.numbers import POINT, is_like_number, numbers_in
+from cfq_bench.data.numbers import POINT, is_like_number, numbers_in, units_in
 from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.data.words import counted, named, plain, shown, spelled_alike
 from cfq_bench.errors import some
@@ -157,6 +157,9 @@ def _inspect_words(found: Column, known: pd.Series, how: TableFile) -> None:
             unlike = words[pd.to_numeric(words, errors="coerce").isna()]
             if found.kind in ("numeric", "integer") and len(unlike):
                 found.notes.append(f"written like {shown(unlike.iloc[0])}, read as a number")
+            units = units_in(words[numbers != 0])
+            if found.kind is not None and len(units) > 1:
+                found.questions.append(f"written with {counted(units)}: the same unit?")
             return
         alike = words[words.map({word: is_like_number(word) for word in counts.index})]
         if len(alike) > 0.9 * len(words) and len(counts) > 20 and not _dates(words):

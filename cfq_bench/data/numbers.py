@@ -1,6 +1,7 @@
 """Numbers as files write them: decimal signs, groups of three, brackets, currencies, per cent."""
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
@@ -92,6 +93,16 @@ def _pointed(
     signs = [sign for sign in parts["sign"] if sign in "+-"] + ["-"] * bool(parts.get("open"))
     digits = parts["digits"].replace(thousands or "\0", "").replace(decimal, ".")
     return "".join([*signs, digits]) if len(signs) < 2 else None
+
+
+def units_in(words: pd.Series) -> Counter[str]:
+    """How many words have which currency, per cent, or nothing beside the number.
+
+    >>> units_in(pd.Series(["5%", "7%", "0.05"]))
+    Counter({'%': 2, 'nothing': 1})
+    """
+    units = words.str.extract(f"({_CURRENCY}|%)", expand=False).fillna("nothing")
+    return Counter({str(unit): int(count) for unit, count in units.value_counts().items()})
 
 
 def inferred(words: pd.Series, empty: np.ndarray, how: TableFile = POINT) -> pd.Series:

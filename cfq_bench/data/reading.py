@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from cfq_bench.config.tablefile import TableFile
+from cfq_bench.data.fields import Words, guess_separator, parse
 from cfq_bench.data.numbers import inferred
 from cfq_bench.data.parquet import Reading, read_parquet
-from cfq_bench.data.text import Words, decode, guess_separator, parse, read_bytes
+from cfq_bench.data.text import decode, read_bytes
 from cfq_bench.data.words import shown
 from cfq_bench.errors import UserError
 
