@@ -30,6 +30,8 @@ from cfq_bench.report.places import arranged, label_of
 from cfq_bench.report.write import files_of, write_report
 from cfq_bench.results.collect import Results, collect
 
+pytestmark = pytest.mark.usefixtures("without_pdf")
+
 VALUES: dict[str, float | None] = {
     "task/acc": 0.85,
     "task/favourable_drift": 0.0,
