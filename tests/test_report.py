@@ -34,6 +34,8 @@ from cfq_bench.results.collect import Results, collect
 from cfq_bench.statistics.bootstrap import Interval
 from cfq_bench.statistics.paired import Difference
 
+pytestmark = pytest.mark.usefixtures("without_pdf")
+
 VALUES: dict[str, float | None] = {
     "task/acc": 0.85,
     "task/favourable_drift": 0.0,
