@@ -6,7 +6,8 @@ Usage::
     python scripts/publish.py --render [SUITE...]        # of what is published (default: all)
     python scripts/publish.py --check                    # are reports and README what records give?
 
-Figures are left out of the check: their bytes depend on the version of matplotlib.
+Of figures and CSV files the check asks only that they are there: their last digits depend on the
+machine and on the version of matplotlib.
 """
 
 import sys
@@ -22,12 +23,13 @@ from cfq_bench.record.archive import pack, read_archive, stored
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import Report, build_report
 from cfq_bench.report.markdown import markdown_table
-from cfq_bench.report.write import files_of, write_report
+from cfq_bench.report.write import texts_of, write_report
 from cfq_bench.results.collect import collect
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
+FORMATS = ("svg", "pdf")
 
 
 class Shown(NamedTuple):
@@ -94,10 +96,12 @@ def stale() -> list[str]:
     found = []
     for suite in published():
         report = report_of(suite)
-        for name, content in files_of(report).items():
-            path = RESULTS / suite / "report" / name
-            text = name.endswith((".md", ".tex"))
-            if not path.exists() or (text and path.read_bytes() != content):
+        folder, texts = RESULTS / suite / "report", texts_of(report)
+        drawn = (f"figures/{one.name}.{ending}" for one in report.drawings for ending in FORMATS)
+        for name in (*texts, "report.html", *drawn):
+            exact = name.endswith((".md", ".tex"))
+            path = folder / name
+            if not path.exists() or (exact and path.read_bytes() != texts[name]):
                 found.append(str(path.relative_to(ROOT)))
         if suite in IN_README:
             readme = README.read_text(encoding="utf-8")

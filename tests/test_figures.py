@@ -436,17 +436,21 @@ def test_captions_name_seeds_and_what_is_missing(drawings: dict[str, list[Drawin
 
 def test_a_users_style_changes_nothing_and_is_left_alone() -> None:
     results = made("table1", data=["german"])
-    plain = draw_figures(results)
+    plain = files(results)
     with matplotlib.rc_context({"font.size": 30.0, "svg.fonttype": "path"}):
         before = dict(matplotlib.rcParams)
-        assert draw_figures(results) == plain
+        assert files(results) == plain
         assert dict(matplotlib.rcParams) == before
+
+
+def files(results: Results) -> list[bytes]:
+    return [drawing.svg + drawing.pdf for drawing in draw_figures(results)]
 
 
 def test_nothing_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_figures(made("overhead", seed=["0"]))
+        files(made("overhead", seed=["0"]))
 
 
 def test_two_processes_draw_the_same_bytes_without_pyplot() -> None:
@@ -460,8 +464,7 @@ def test_two_processes_draw_the_same_bytes_without_pyplot() -> None:
 def digest() -> str:
     """Of a few figures' bytes."""
     some = [made("table3", data=["german"]), made("table13", data=["german"])]
-    found = [drawing for results in some for drawing in draw_figures(results)]
-    every = b"".join(drawing.svg + drawing.pdf for drawing in found)
+    every = b"".join(content for results in some for content in files(results))
     return hashlib.sha256(every).hexdigest()
 
 

@@ -98,11 +98,12 @@ def _summary(counted: Sequence[Comparison], left_out: int, settings: Sequence[Se
         return "No quantized row has a baseline at its bits to be compared with."
     names = list(dict.fromkeys(one.baseline for one in settings if one.baseline is not None))
     count = {name: sum(one.decision == name for one in counted) for name in _TITLES}
+    plural = "1 comparison" if len(counted) == 1 else f"{len(counted)} comparisons"
     twice = (
         f" {left_out} more are of the same networks and are not counted twice." if left_out else ""
     )
     return (
-        f"Of {len(counted)} comparisons of a quantized row's boundary error with its baseline's at "
+        f"Of {plural} of a quantized row's boundary error with its baseline's at "
         f"the same bits ({', '.join(names)}), {count['lower']} are lower, {count['higher']} "
         f"higher, {count['mixed']} mixed, and {count['not decided']} not decided.{twice}"
     )
