@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from cfq_bench import __version__
 from cfq_bench.errors import UserError
-from cfq_bench.files import canonical_json, explain, write_atomic
+from cfq_bench.files import canonical_json, explain, sweep_leftovers, write_atomic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,6 +86,7 @@ class Cache:
         try:
             found = _read(path)  # another process may have made it while this one waited
             if found is None:
+                sweep_leftovers(path.parent)
                 found = _storable(make())
                 write_atomic(path, _to_bytes(found))
             return found

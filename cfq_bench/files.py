@@ -65,6 +65,8 @@ def write_atomic(path: Path, data: bytes) -> None:
 def ensure_writable(folder: Path, purpose: str) -> None:
     """Create ``folder`` and prove that one can write there: a run should fail before training.
 
+    What killed processes left there is removed.
+
     Args:
         folder: the folder that will be written to.
         purpose: what will be written there, for the message, for example ``"results"``.
@@ -78,6 +80,7 @@ def ensure_writable(folder: Path, purpose: str) -> None:
         probe.unlink()
     except OSError as error:
         raise explain(f"write {purpose} to {folder}", error) from error
+    sweep_leftovers(folder)
 
 
 def temporary(folder: Path, what: str = "file") -> Path:

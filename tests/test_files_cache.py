@@ -22,8 +22,10 @@ from cfq_bench.files import (
     canonical_json,
     ensure_writable,
     sweep_leftovers,
+    temporary,
     write_atomic,
 )
+from cfq_bench.processes import maker
 from tests.support.asking import ask
 from tests.support.waiting import ended, join, run_process, run_python, wait_for
 
@@ -235,6 +237,24 @@ def test_sweep_removes_old_leftovers_only(tmp_path: Path) -> None:
     assert sweep_leftovers(tmp_path, older_than_s=600) == 1
     assert names(tmp_path) == sorted([young.name, "c"])
     assert sweep_leftovers(tmp_path / "absent", older_than_s=0) == 0
+
+
+@pytest.mark.parametrize("what", ["record", "cache"])
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, what: str) -> None:
+    gone = subprocess.Popen(["true"])
+    assert ended(gone) == 0
+    (left := tmp_path / "teacher" / f"{TEMP_PREFIX}{maker().split('-')[0]}-{gone.pid}-aa").mkdir(
+        parents=True
+    )
+    (left / "download").write_bytes(b"a part")
+    mine = temporary(left.parent)
+    mine.write_bytes(b"in work")
+    if what == "record":
+        ensure_writable(left.parent, "records")
+    else:
+        Cache(tmp_path).get_or_make("teacher", {}, tensors)
+    assert not left.exists()
+    assert mine.exists()
 
 
 # --- canonical_json ---

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from cfq_bench.cli.main import main
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.errors import UserError
+from cfq_bench.processes import is_over
 from cfq_bench.sweeps.execution import Place, RunJob, execute
 from cfq_bench.sweeps.points import Run, Space
 from cfq_bench.sweeps.scores import feasible, score
@@ -23,7 +26,7 @@ from cfq_bench.sweeps.sweep import run_sweep
 from cfq_bench.sweeps.wandb import _checked
 from cfq_bench.sweeps.workers import claim, is_held, run_workers
 from tests.support import light_sweep as light
-from tests.support.waiting import run_python
+from tests.support.waiting import ended, run_python, wait_for
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 FILE = {
@@ -281,6 +284,13 @@ class TestGrid:
         assert sorted(done) == sorted({space.run_id(run) for run in job.runs})
         assert len(complete(open_study(space, place.folder(space)))) == 3
 
+    def test_no_claim_is_left(self, place: Place) -> None:
+        space = light.make_space()
+        (claims := place.folder(space) / "claims").mkdir(parents=True)
+        (claims / f"{space.run_ids({'method.eta': 1.0})[0]}.lock").write_text("")  # of a killed one
+        grid_job(space, place).work(0, nothing)
+        assert list(claims.iterdir()) == []
+
     def test_a_failed_run_is_told_once_and_tried_again_by_the_next_call(self, place: Place) -> None:
         space = light.make_space(seeds=[0])
 
@@ -452,6 +462,15 @@ class TestClaims:
             with claim(path) as theirs:
                 assert not theirs
         assert not is_held(path)
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-m", "tests.support.light_sweep", str(tmp_path)])
+    wait_for("two workers", lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    parent.kill()
+    ended(parent)
+    wait_for("their end", lambda: all(map(is_over, workers)), lambda: workers)
 
 
 SHORT = {
