@@ -4,9 +4,7 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import cfq_bench.experiment
 from cfq_bench.cli.main import main
-from tests.support.waiting import output_of, run_process, wait_for
+from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
 SHORT = [
@@ -273,20 +271,26 @@ def test_a_failed_run_is_a_record_with_its_reason(results: Path) -> None:
     assert "answered from the record" not in again.stderr
 
 
-def test_ctrl_c_in_training_leaves_nothing_behind(tmp_path: Path) -> None:
-    results, cache = tmp_path / "results", tmp_path / "cache"
-    command = [sys.executable, "-c", "from cfq_bench.cli.main import main; main()"]
-    command += ["run", "--method", "lsq", "--results-dir", str(results), "--cache-dir", str(cache)]
-    command += [*SHORT, "data.fit.epochs=100000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    wait_for("the teacher", lambda: list(cache.glob("teacher/*.pt")), process.poll)
-    time.sleep(0.5)  # well into the method's own training
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = output_of(process)
-    assert process.returncode == 130
-    assert "interrupted" in stderr
-    assert "Traceback" not in stderr
-    assert stdout == ""
+def test_ctrl_c_in_training_leaves_nothing_behind(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, steps = signal.getsignal(signal.SIGINT), []
+
+    def at_the_third_step(*_: object) -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("cfq_bench.training.trainer._Watch.on_train_batch_end", at_the_third_step)
+    try:
+        done = call("run", "--method", "lsq", "--results-dir", results, *SHORT)
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning does not hear it twice
+    assert done.exit_code == 130
+    assert len(steps) < 6
+    assert done.stderr.splitlines()[-1] == "interrupted; nothing was recorded"
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
     assert records(results) == []
     assert leftovers(results) == []
 
