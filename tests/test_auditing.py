@@ -443,6 +443,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_command_checks_every_preset_and_solver(tmp_path: Path) -> None:
     command = script()
     assert command.main(["--data", "german", "--exact-rows", "5", "--out", str(tmp_path)]) == 0

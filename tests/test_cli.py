@@ -81,6 +81,7 @@ def test_a_second_call_answers_from_the_record(results: Path) -> None:
     assert path.stat().st_mtime_ns > before
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_record(results: Path, tmp_path: Path) -> None:
     for folder, cache in ((results, "a"), (tmp_path / "again", "b")):  # nothing shared by a cache
         where = ["--results-dir", folder, "--cache-dir", tmp_path / cache]
@@ -91,6 +92,7 @@ def test_the_same_seed_gives_the_same_record(results: Path, tmp_path: Path) -> N
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_result_alone_and_leaves_the_folder_clean(tmp_path: Path) -> None:
     cwd, home = tmp_path / "cwd", tmp_path / "home"
     cwd.mkdir()
@@ -110,6 +112,7 @@ def test_quiet_prints_the_result_alone_and_leaves_the_folder_clean(tmp_path: Pat
     assert run.exit_code == 0
 
 
+@pytest.mark.slow
 def test_list_show_and_compare(results: Path) -> None:
     for method, seed in (("fp32", 0), ("lsq", 0), ("lsq", 1)):
         done = call("run", "--method", method, "--results-dir", results, *SHORT, f"seed={seed}")
@@ -234,6 +237,7 @@ def test_a_corrupt_record_is_never_read_as_a_result(results: Path) -> None:
     assert call(*arguments, "--force").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_the_record_is_written(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +299,7 @@ def test_ctrl_c_in_training_leaves_nothing_behind(
     assert leftovers(results) == []
 
 
+@pytest.mark.slow
 def test_every_run_is_a_wandb_run_with_history_and_all_metrics(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,8 @@ from tests.test_quantization import (
     teacher_of,
 )
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 
 

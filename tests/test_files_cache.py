@@ -87,6 +87,7 @@ def test_a_file_is_written_replaced_and_alone(tmp_path: Path) -> None:
     assert names(path.parent) == ["a.bin"]
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_the_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     for delay_s in (0.0, 0.003, 0.007, 0.011, 0.017, 0.023, 0.031, 0.043):
@@ -404,6 +405,7 @@ def test_a_full_disk_does_not_leave_a_part(tmp_path: Path, monkeypatch: pytest.M
     assert "int" in Cache(tmp_path).get_or_make("teacher", {}, tensors)
 
 
+@pytest.mark.slow
 def test_processes_that_ask_at_once_compute_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     log, start = tmp_path / "log", context.Barrier(3)

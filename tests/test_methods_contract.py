@@ -161,6 +161,7 @@ def test_settings_of_every_method_are_read_without_torch() -> None:
 # --- the run ---
 
 
+@pytest.mark.slow
 @every_method
 def test_a_short_run_gives_a_whole_record_and_the_same_network_again(
     name: str, short_run: Run, fit_once: FitOnce, tmp_path: Path
@@ -183,6 +184,7 @@ def test_a_short_run_gives_a_whole_record_and_the_same_network_again(
     )
 
 
+@pytest.mark.slow
 def test_evaluated_again_a_run_has_the_same_numbers(short_run: Run) -> None:
     first, again = short_run("cfq"), short_run("cfq")
     times = {key for key in first.metrics if key.startswith("time/")}
@@ -191,6 +193,7 @@ def test_evaluated_again_a_run_has_the_same_numbers(short_run: Run) -> None:
     assert (again.counts, again.details) == (first.counts, first.details)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cfq", "fp32"])
 def test_a_linear_backbone_has_a_known_solver_gap(name: str, short_run: Run) -> None:
     record = short_run(name, "backbone=logreg")

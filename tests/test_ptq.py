@@ -33,6 +33,8 @@ from cfq_bench.quantization.functional import (
 from cfq_bench.quantization.layers import QuantLinear
 from tests.test_quantization import CANDIDATES, Kind, network_of, some_rows, teacher_of
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 RULES: list[Rule] = ["minmax", "percentile", "mse", "output"]
 
