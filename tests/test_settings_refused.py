@@ -1,4 +1,4 @@
-"""Settings that are refused, kind by kind: one line that names the key, what came and what to do."""
+"""Settings that are refused, kind by kind, in one line: the key, what came, what to do."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refusal(doing: Callable[[], object]) -> str:
         ("{{a: 1}: 2}", "a mapping cannot be a key"),
         ("{2019: x}", "the key 2019 is not text: quote it, as in '2019'"),
         ("{true: x}", "the key true is not text: quote it, as in 'true'"),
-        ("{: x}", "an empty key"),
+        ("~: x", "an empty key: write a name before the colon"),
         ("{a: 1, a: 2}", "the key 'a' is given twice"),
         ("{<<: {a: 1}}", "the merge key << is not read: write the keys out"),
         ("&a [*a]", "the alias *a stands inside what it names"),
@@ -210,11 +210,8 @@ def test_what_a_file_is_about_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "method").mkdir()
     text = (packaged_conf_dir() / "method" / "lsq.yaml").read_text()
     rest = "\n".join(line for line in text.splitlines() if not line.startswith("about"))
-    for stem, about in (
-        ("one", "about: |\n  two\n  lines\n"),
-        ("two", "about: 5\n"),
-        ("three", ""),
-    ):
+    abouts = {"one": "about: |\n  two\n  lines\n", "two": "about: 5\n", "three": ""}
+    for stem, about in abouts.items():
         (tmp_path / "method" / f"{stem}.yaml").write_text(f"{about}{rest}\n")
     assert load_settings("one", conf_dir=tmp_path).method.about == "two lines"
     lines = listing("method", tmp_path).splitlines()
@@ -233,9 +230,9 @@ def test_a_base_file_names_a_file_of_every_group(
 ) -> None:
     base = read_yaml(packaged_conf_dir() / "base.yaml")
     del base[group]
-    (tmp_path / "base.yaml").write_text(
-        json.dumps(base | ({} if value is None else {group: value}))
-    )
+    if value is not None:
+        base[group] = value
+    (tmp_path / "base.yaml").write_text(json.dumps(base))
     said = refusal(lambda: load_settings(conf_dir=tmp_path))
     assert f"base.yaml: {group} must be the name of a file in conf/{group}; {words}" in said
 
