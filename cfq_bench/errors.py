@@ -3,12 +3,23 @@
 import difflib
 from collections.abc import Iterable
 
+from cfq_bench.text import shortened, visible
+
+_LONGEST = 2000
+"""Characters of a message; what came is in it, and that may be of any length."""
+_GUESSED = 100
+"""Characters of a name to which the most similar one is looked for."""
+
 
 class UserError(Exception):
     """Bad input: one line that names what is wrong, where, what was expected and what to do.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2. Whatever the message
+    quotes, it is one line of bounded length.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(visible(message), _LONGEST))
 
 
 def some(names: Iterable[str], most: int = 12) -> str:
@@ -37,7 +48,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") ->
     "unknown method 'lsc': did you mean 'lsq'? Known: lsq, pact"
     """
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    # The search takes time that grows with the name's length, and nobody mistypes that much.
+    nearest = difflib.get_close_matches(name[:_GUESSED], names, n=1, cutoff=0.5)
     guess = f"did you mean {nearest[0]!r}? " if nearest else ""
     place = f" {where}" if where else ""
-    return UserError(f"unknown {kind} {name!r}{place}: {guess}Known: {', '.join(names) or 'none'}")
+    known_names = ", ".join(names) or "none"
+    return UserError(f"unknown {kind} {shortened(repr(name))}{place}: {guess}Known: {known_names}")

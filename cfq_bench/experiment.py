@@ -43,9 +43,6 @@ from cfq_bench.training.trainer import NoProgress, ProgressBar, Runtime, Stopped
 
 entry_code(RUN)  # the files as they are imported: what is edited from here on computes nothing here
 
-ABANDONED_S = 24 * 3600.0
-"""Age from which a temporary file in the results folder is a killed run's."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -133,7 +130,7 @@ def answer(settings: Settings, options: Options) -> Answer:
             return Answer(found, path, cached=True, note=note, stale=stale)
     code = begin(config)
     ensure_writable(store.runs_dir, "records")
-    sweep_leftovers(store.runs_dir, older_than_s=ABANDONED_S)
+    sweep_leftovers(store.runs_dir)
 
     device = usable_device(options.device)
     start = time.perf_counter()

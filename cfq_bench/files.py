@@ -10,14 +10,18 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cfq_bench.errors import UserError
+from cfq_bench.processes import is_left_over, maker
 
 TEMP_PREFIX = ".tmp-"
+ABANDONED_S = 3600.0
+"""Age from which a temporary file is a killed process's, where nothing else is known of that."""
 
 _PLAIN_WORDS = {
     errno.ENOSPC: "the disk is full: free space or choose another folder",
@@ -58,6 +62,14 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise explain(f"write {path}", error) from error
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that the system does not take names none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def ensure_writable(folder: Path, purpose: str) -> None:
     """Create ``folder`` and prove that one can write there: a run should fail before training.
 
@@ -68,8 +80,7 @@ def ensure_writable(folder: Path, purpose: str) -> None:
     Raises:
         UserError: one cannot.
     """
-    # The prefix lets `sweep_leftovers` find the probe of a process that was killed at it.
-    probe = folder / f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-probe"
+    probe = temporary(folder, "probe")
     try:
         _write(probe, b"probe\n")
         probe.unlink()
@@ -77,26 +88,38 @@ def ensure_writable(folder: Path, purpose: str) -> None:
         raise explain(f"write {purpose} to {folder}", error) from error
 
 
-def sweep_leftovers(folder: Path, older_than_s: float) -> int:
-    """Remove the temporary files that killed processes left in ``folder`` (not below it).
+def temporary(folder: Path, what: str = "file") -> Path:
+    """A name in ``folder`` that nobody else takes, and that `sweep_leftovers` finds."""
+    return folder / f"{TEMP_PREFIX}{maker()}-{secrets.token_hex(4)}-{what}"
+
+
+def sweep_leftovers(folder: Path, older_than_s: float = ABANDONED_S) -> int:
+    """Remove the temporary files and folders that killed processes left in ``folder``.
+
+    Those of dead processes of this machine go at once.
 
     Args:
         folder: a folder that `write_atomic` writes to; it need not exist.
-        older_than_s: age by modification time from which a file counts as abandoned. A younger
+        older_than_s: age by modification time from which the others count as abandoned. A younger
             one may belong to a process that is writing it now.
 
     Returns:
-        How many files were removed.
+        How many were removed.
     """
     removed = 0
-    for path in folder.glob(f"{TEMP_PREFIX}*"):
+    # The second were the clocks of leases, in folders of version 0.2 and before.
+    for path in (*folder.glob(f"{TEMP_PREFIX}*"), *folder.glob(".clock-*")):
         try:
-            if path.is_file() and time.time() - path.stat().st_mtime > older_than_s:
-                path.unlink()
+            if is_left_over(path.name) or time.time() - _last_change(path) > older_than_s:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
                 removed += 1
-        except (FileNotFoundError, PermissionError):
-            continue  # another sweep was faster, or it belongs to another user of the folder
+        except OSError:
+            continue  # another sweep was faster, or it is another user's, or all is read-only
     return removed
+
+
+def _last_change(path: Path) -> float:
+    return max(each.stat().st_mtime for each in (path, *path.rglob("*")))
 
 
 def canonical_json(value: object) -> str:
@@ -155,7 +178,7 @@ def _check_json(value: object, where: str) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temp = path.parent / f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    temp = temporary(path.parent)
     try:
         with temp.open("xb") as file:
             file.write(data)

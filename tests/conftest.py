@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from cfq_bench.config.loader import load_settings
 
 if TYPE_CHECKING:
+    from cfq_bench.data.dataset import TabularData
     from cfq_bench.methods.base import Context
 
 
@@ -37,8 +39,17 @@ def at_home_nowhere(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Teachers and their actions, computed once for all tests."""
-    return tmp_path_factory.mktemp("cache")
+    """Teachers and their actions, computed once for all tests of all processes of the session."""
+    root = tmp_path_factory.getbasetemp()
+    return (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "cache"
+
+
+@cache
+def _data(settings: str, seed: int) -> TabularData:
+    from cfq_bench.config.settings import DataSettings
+    from cfq_bench.data.dataset import load_data
+
+    return load_data(DataSettings.model_validate_json(settings), seed, None)
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +67,11 @@ def short_overrides() -> list[str]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_context(cache_dir: Path, short_overrides: list[str]) -> Callable[..., Context]:
     """Build the context of a short run, as `cfq_bench.experiment` does: (method, *overrides)."""
     from cfq_bench.actions.action_set import ActionSet
     from cfq_bench.cache import Cache
-    from cfq_bench.data.dataset import load_data
     from cfq_bench.methods.base import Context
     from cfq_bench.teacher.fit import obtain_teacher
     from cfq_bench.training.trainer import Runtime
@@ -69,7 +79,7 @@ def make_context(cache_dir: Path, short_overrides: list[str]) -> Callable[..., C
     def make(method: str, *overrides: str) -> Context:
         settings = load_settings(method, "german", overrides=[*short_overrides, *overrides])
         runtime, cache = Runtime(), Cache(cache_dir)
-        data = load_data(settings.data, settings.seed, None)
+        data = _data(settings.data.model_dump_json(), settings.seed)
         space = ActionSet(data.schema, settings.actions, data.train.x)
         teacher = obtain_teacher(settings, data, space, cache, runtime)
         return Context(settings, data, teacher, space, cache, runtime)

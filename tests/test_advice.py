@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from click.testing import CliRunner, Result
 
 from cfq_bench.cli.main import main
 from cfq_bench.config.loader import known_names, load_settings, settings_from_config
 from cfq_bench.data.dataset import load_data
 from cfq_bench.errors import UserError
-from cfq_bench.methods.base import fit_method, make_method
-from cfq_bench.quantization.storage import network_from_bytes, network_to_bytes
+from cfq_bench.quantization.storage import network_from_bytes
 from cfq_bench.record.store import RecordStore
 
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
@@ -38,17 +36,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, pd.Da
 def solve(results: Path, *arguments: str) -> Result:
     where = ["--results-dir", results, "--cache-dir", results / "cache"]
     return call("solve", *arguments, *where)
-
-
-@pytest.mark.parametrize("method", list(known_names("method")))
-@pytest.mark.parametrize("more", [[], ["quantization.input_blocks=true"]])
-def test_a_stored_network_gives_the_same_logits(make_context, method: str, more: list[str]) -> None:  # type: ignore[no-untyped-def]
-    made = make_method(make_context(method, *more))
-    fit_method(made)
-    network, x = made.deployed(), made.context.data.test.x
-    again = network_from_bytes(network_to_bytes(network), "test")
-    with torch.no_grad():
-        assert torch.equal(network(x), again(x))
 
 
 def test_a_damaged_network_is_one_clear_line() -> None:

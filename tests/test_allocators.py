@@ -97,8 +97,7 @@ def test_auto_asks_the_method(method: str, budget: float, layers: str, allocator
 
 
 @pytest.mark.parametrize("name", WITHOUT_TRAINING)
-@pytest.mark.parametrize("blocks", ["true", "false"])
-@pytest.mark.parametrize("budget", [2.0, 2.7, 3.5])
+@pytest.mark.parametrize(("blocks", "budget"), [("false", 2.0), ("true", 2.7)])
 def test_allocators_use_up_the_budget_and_leave_the_network_as_it_was(
     name: str, blocks: str, budget: float, make_context: MakeContext
 ) -> None:
@@ -119,12 +118,9 @@ def test_allocators_use_up_the_budget_and_leave_the_network_as_it_was(
     assert 0.95 * most - 1e-9 <= spent_bits(network.sizes, bits) <= budget + 1e-9
 
 
-@pytest.mark.parametrize("method", ["cfq", "cfq_distilled"])
 @pytest.mark.parametrize("name", sorted(set(YAMLS) - {"fixed", "uniform"}))
-def test_any_trained_method_takes_any_allocator(
-    method: str, name: str, make_context: MakeContext
-) -> None:
-    made = method_of(make_context(method, f"budget.allocator={name}"))
+def test_a_trained_method_takes_any_allocator(name: str, make_context: MakeContext) -> None:
+    made = method_of(make_context("cfq_distilled", f"budget.allocator={name}"))
     fit_method(made)
     assert 0.95 * 3.3 <= spent_bits(made.network.sizes, made.network.bits()) <= 3.5
 
@@ -133,10 +129,10 @@ def test_objectives_are_compared_at_the_same_bits(make_context: MakeContext) -> 
     """An allocator that does not train looks at the teacher alone, not at the method."""
     for name in WITHOUT_TRAINING:
         bits = []
-        for method in ("lsq", "cfq", "cfq_distilled"):
+        for method in ("lsq", "cfq_distilled"):
             made = method_of(make_context(method, f"budget.allocator={name}"))
             bits.append(made.choose_bits())
-        assert bits[0] == bits[1] == bits[2]
+        assert bits[0] == bits[1]
 
 
 @pytest.mark.parametrize("name", [*WITHOUT_TRAINING, "gumbel"])
@@ -153,8 +149,10 @@ def test_one_layer_takes_the_most_bits_that_the_budget_holds(
 OUTER = "quantization.layers=first_last_8"
 
 
-@pytest.mark.parametrize("name", [*WITHOUT_TRAINING, "gumbel", "uniform"])
-@pytest.mark.parametrize("blocks", ["true", "false"])
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [(name, "true") for name in (*WITHOUT_TRAINING, "gumbel", "uniform")] + [("gumbel", "false")],
+)
 def test_first_and_last_layer_have_8_bits_that_count(
     name: str, blocks: str, make_context: MakeContext
 ) -> None:

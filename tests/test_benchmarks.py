@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ import torch
 from benchmarks import adult, dice, memory, peak
 from benchmarks.dice import AsDice
 from cfq_bench.data.table import load_table
+from tests.support.waiting import run_python
 
 if TYPE_CHECKING:
     from cfq_bench.methods.base import Context
@@ -71,7 +70,4 @@ def test_memory_of_a_method_is_of_a_fresh_process(tmp_path: Path) -> None:
 @pytest.mark.skipif(not peak.STATUS.is_file(), reason="the kernel tells nothing better")
 def test_memory_of_the_parent_does_not_count() -> None:
     program = "from benchmarks.peak import peak_mib; print(peak_mib())"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert float(done.stdout) < 64.0 < peak.peak_mib()
+    assert float(run_python(program)) < 64.0 < peak.peak_mib()

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import cfq_bench.experiment
 from cfq_bench.cli.main import main
+from tests.support.waiting import output_of, run_process, wait_for
 from tests.support.wandb_file import offline_runs
 
 SHORT = [
@@ -99,10 +100,8 @@ def test_quiet_prints_the_result_alone_and_leaves_the_folder_clean(tmp_path: Pat
     command += ["run", "-q", "--method", "lsq", "--wandb", "offline"]
     command += ["--results-dir", str(tmp_path / "out"), *SHORT]
     environment = {k: v for k, v in os.environ.items() if k != "WANDB_MODE"}
-    done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
+    done = run_process(command, cwd=cwd, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("lsq on german")
     assert list(cwd.iterdir()) == []
     assert list((tmp_path / "out" / "wandb").glob("offline-run-*"))
@@ -276,12 +275,10 @@ def test_ctrl_c_in_training_leaves_nothing_behind(tmp_path: Path) -> None:
     command += ["run", "--method", "lsq", "--results-dir", str(results), "--cache-dir", str(cache)]
     command += [*SHORT, "data.fit.epochs=100000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list(cache.glob("teacher/*.pt")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(1.0)  # well into the method's own training
+    wait_for("the teacher", lambda: list(cache.glob("teacher/*.pt")), process.poll)
+    time.sleep(0.5)  # well into the method's own training
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = output_of(process)
     assert process.returncode == 130
     assert "interrupted" in stderr
     assert "Traceback" not in stderr

@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import statistics
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,6 +28,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from tests.support.records import made_record, made_rows, record_of
+from tests.support.waiting import serving
 
 EVIL = "<script>alert('x')</script>"
 
@@ -323,12 +323,8 @@ def test_a_long_history_is_thinned_per_quantity() -> None:
 
 @pytest.fixture
 def served(results: Path) -> Iterator[Dashboard]:
-    with Dashboard(results, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
+    with Dashboard(results, 0) as server, serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def ask(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from cfq_bench.dashboard.export import export
 from cfq_bench.dashboard.server import Dashboard
 from cfq_bench.record.store import RecordStore
 from tests.support.records import made_record, made_rows
+from tests.support.waiting import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -61,12 +61,8 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(results: Path) -> Iterator[Dashboard]:
-    with Dashboard(results, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
+    with Dashboard(results, 0) as server, serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import http.server
 import io
 import os
 import socket
-import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from cfq_bench.data.sources import RawFile, download, locate, named_data_dir, ob
 from cfq_bench.data.table import load_table
 from cfq_bench.errors import UserError
 from tests.support.raw_files import write_raw_files
+from tests.support.waiting import serving
 
 REAL = os.environ.get("CFQ_BENCH_DATA", "")
 NAMES = ("adult", "bank", "default")
@@ -172,10 +172,9 @@ def server(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None: ...
 
     handler = functools.partial(Quiet, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+    address = ("127.0.0.1", 0)
+    with http.server.ThreadingHTTPServer(address, handler) as running, serving(running):
         yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
 
 
 def raw_file(url: str | None = None, member: str | None = None) -> RawFile:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -29,6 +27,7 @@ from cfq_bench.figures.style import looks, styled
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.results.collect import Results, collect
 from cfq_bench.statistics.bootstrap import seed_interval
+from tests.support.waiting import run_python
 
 Metrics = dict[str, float | None]
 VALUES: Metrics = {
@@ -453,9 +452,7 @@ def test_two_processes_draw_the_same_bytes_without_pyplot() -> None:
         "import sys, hashlib; from tests.test_figures import digest; print(digest());"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    call = [sys.executable, "-c", script]
-    other = subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
-    assert other == digest()
+    assert run_python(script).strip() == digest()
 
 
 def digest() -> str:

@@ -24,6 +24,7 @@ from cfq_bench.files import (
     sweep_leftovers,
     write_atomic,
 )
+from tests.support.waiting import PATIENCE_S, ended, join, run_process, run_python, wait_for
 
 SIZE = 8 << 20  # bytes: large enough that a kill often falls into the write
 
@@ -64,13 +65,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 15
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Return a regular file: no folder can be made below it, not even by root."""
@@ -95,24 +89,23 @@ def test_a_killed_writer_leaves_the_file_whole(tmp_path: Path) -> None:
     for delay_s in (0.0, 0.003, 0.007, 0.011, 0.017, 0.023, 0.031, 0.043):
         path.unlink(missing_ok=True)
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
-        wait_for(path)
+        wait_for("the file", path.exists)
         time.sleep(delay_s)
         writer.send_signal(signal.SIGKILL)
-        assert writer.wait() == -signal.SIGKILL
+        assert ended(writer) == -signal.SIGKILL
         data = path.read_bytes()
         assert data == data[:1] * SIZE
-    sweep_leftovers(tmp_path, older_than_s=-1.0)
+    sweep_leftovers(tmp_path)
     assert names(tmp_path) == ["a.bin"]
 
 
 def test_a_kill_in_the_middle_of_a_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     write_atomic(path, b"old")
-    done = subprocess.run([sys.executable, "-c", KILLED_MID_WRITE, str(path)], check=False)
+    done = run_process([sys.executable, "-c", KILLED_MID_WRITE, str(path)])
     assert done.returncode == -signal.SIGXFSZ
     assert path.read_bytes() == b"old"
-    assert sweep_leftovers(tmp_path, older_than_s=600) == 0
-    assert sweep_leftovers(tmp_path, older_than_s=-1.0) == 1
+    assert sweep_leftovers(tmp_path) == 1
     assert names(tmp_path) == ["a.bin"]
 
 
@@ -120,7 +113,7 @@ def test_readers_beside_a_writer_never_see_a_part(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
     try:
-        wait_for(path)
+        wait_for("the file", path.exists)
         seen = set()
         deadline = time.monotonic() + 15
         while len(seen) < 20:
@@ -130,16 +123,15 @@ def test_readers_beside_a_writer_never_see_a_part(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, "the writer hardly writes"
     finally:
         writer.kill()
-        writer.wait()
+        ended(writer)
 
 
 def test_a_write_that_the_system_cuts_short_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     write_atomic(path, b"old")
-    command = [sys.executable, "-c", SMALL_FILES_ONLY, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "a.bin" in done.stdout
-    assert "larger than" in done.stdout
+    printed = run_python(SMALL_FILES_ONLY, path)
+    assert "a.bin" in printed
+    assert "larger than" in printed
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]
 
@@ -398,7 +390,7 @@ def ask(root: Path, log: Path, start: "multiprocessing.synchronize.Barrier") -> 
         time.sleep(0.3)  # long enough that the others are waiting at the lock
         return {"x": torch.arange(3)}
 
-    start.wait()
+    start.wait(PATIENCE_S)
     got = Cache(root).get_or_make("teacher", {"seed": 0}, make)
     assert torch.equal(got["x"], torch.arange(3))
 
@@ -409,8 +401,7 @@ def test_processes_that_ask_at_once_compute_once(tmp_path: Path) -> None:
     workers = [context.Process(target=ask, args=(tmp_path, log, start)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join(60)
+    join(workers)
     assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
     assert len(log.read_text().splitlines()) == 1
 
@@ -424,4 +415,4 @@ def test_the_cache_folder_can_be_chosen(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_bottom_layer_does_not_import_torch() -> None:
     code = "import sys, cfq_bench.cache, cfq_bench.record.store; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

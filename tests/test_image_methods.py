@@ -46,14 +46,18 @@ DATA: Any = SimpleNamespace(
 )
 
 
-def context_of(
-    method: str, tmp_path: Path, *overrides: str, backbone: str = "small_cnn"
-) -> Context:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for the teachers of all tests."""
+    return tmp_path_factory.mktemp("teachers")
+
+
+def context_of(method: str, folder: Path, *overrides: str, backbone: str = "small_cnn") -> Context:
     lengths = ["data.fit.epochs=2", "data.fit.teacher_epochs=12", "data.fit.batch_size=64"]
     settings = load_settings(
         method, "german", backbone=backbone, overrides=[*SMALL[backbone], *lengths, *overrides]
     )
-    cache, space = Cache(tmp_path), SimpleNamespace()
+    cache, space = Cache(folder), SimpleNamespace()
     runtime = Runtime()
     teacher = obtain_teacher(settings, DATA, space, cache, runtime)  # type: ignore[arg-type]
     return Context(settings, DATA, teacher, space, cache, runtime)  # type: ignore[arg-type]
@@ -101,13 +105,17 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("case", METHODS, ids=" ".join)
-@pytest.mark.parametrize("backbone", SMALL)
-def test_methods_deploy_what_they_claim(
-    case: tuple[str, ...], backbone: str, tmp_path: Path
-) -> None:
+WITH_SKIPS = {"ptq", "lsq", "mixed_hawq", "prune_quant", "kd_quant"}
+"""Methods that are fitted on a network with sums as well, each in one way at least."""
+CASES = [("small_cnn", case) for case in METHODS] + [
+    ("resnet18", case) for case in METHODS if case[0] in WITH_SKIPS and len(case) != 2
+]
+
+
+@pytest.mark.parametrize(("backbone", "case"), CASES, ids=str)
+def test_methods_deploy_what_they_claim(case: tuple[str, ...], backbone: str, folder: Path) -> None:
     budget = "budget.avg_bits=6" if "first_last_8" in case[-1] else "budget.avg_bits=3.5"
-    context = context_of(case[0], tmp_path, budget, *case[1:], backbone=backbone)
+    context = context_of(case[0], folder, budget, *case[1:], backbone=backbone)
     before = {key: value.clone() for key, value in context.teacher.state_dict().items()}
     method = fitted(context)
     network, claim, x = method.deployed(), method.deployment(), DATA.test.x
@@ -131,24 +139,24 @@ def test_methods_deploy_what_they_claim(
         assert torch.equal(method.eval()(x), answer)
 
 
-def test_whole_channels_save_operations_and_a_student_more(tmp_path: Path) -> None:
+def test_whole_channels_save_operations_and_a_student_more(folder: Path) -> None:
     bops = {}
     for name in ("lsq", "prune_quant", "kd_quant"):
-        context = context_of(name, tmp_path, "budget.avg_bits=4")
+        context = context_of(name, folder, "budget.avg_bits=4")
         bops[name] = deployment_cost(fitted(context).deployment())["deploy/bops"]
     assert bops["prune_quant"] < 0.6 * bops["lsq"]
     assert bops["kd_quant"] < 0.6 * bops["lsq"]
 
 
-def test_a_student_of_images_has_no_list_of_hidden_units(tmp_path: Path) -> None:
+def test_a_student_of_images_has_no_list_of_hidden_units(folder: Path) -> None:
     with pytest.raises(UserError, match=r"method.student_hidden .* is for MLPs"):
-        make_method(context_of("kd_quant", tmp_path, "method.student_hidden=[4]"))
+        make_method(context_of("kd_quant", folder, "method.student_hidden=[4]"))
     with pytest.raises(NotApplicableError, match="no student is smaller"):
-        make_method(context_of("kd_quant", tmp_path, "backbone.channels=[1]"))
+        make_method(context_of("kd_quant", folder, "backbone.channels=[1]"))
 
 
-def test_deployments_of_a_cnn_vary_and_stay_near_it(tmp_path: Path) -> None:
-    context = context_of("lsq", tmp_path, "budget.avg_bits=8")
+def test_deployments_of_a_cnn_vary_and_stay_near_it(folder: Path) -> None:
+    context = context_of("lsq", folder, "budget.avg_bits=8")
     network, x = fitted(context).deployed(), DATA.test.x
     settings = context.settings.evaluation.uncertainty
     variants = deployment_variants(network, 3, settings, DATA.train.x, 0)

@@ -1,18 +1,19 @@
 """Data flow one way: a layer imports only layers above it in this list."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import cfq_bench
+from tests.support.waiting import run_python
 
 PACKAGE = Path(cfq_bench.__file__).parent
 LAYERS = [
+    "text",
     "errors",
     "seeds",
+    "processes",
     "files",
     "config",
     "cache",
@@ -87,5 +88,4 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_nothing_heavy_is_imported_before_it_is_needed(statement: str) -> None:
     heavy = {"torch", "lightning", "wandb", "pandas", "scipy", "optuna", "matplotlib"}
     check = f"{statement}\nimport sys; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_python(check).strip() == "[]"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from cfq_bench.files import run_id
+from cfq_bench.processes import maker
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites.lease import Holder, Lease, Leases, read_holder
+from cfq_bench.suites.run import SuiteOptions, run_suite
 from cfq_bench.suites.worker import ATTEMPTS, Plan, work
 from tests.support import light_suite as light
+from tests.support.waiting import PATIENCE_S, ended, join, wait_for
 
 ELSEWHERE = "another machine"
 
@@ -25,17 +31,17 @@ def held(leases: Leases, run: str = "run") -> Lease:
     return lease
 
 
+def dead_pid() -> int:
+    gone = subprocess.Popen(["true"])
+    assert ended(gone) == 0
+    return gone.pid
+
+
 def dead_lease(leases: Leases, age_s: float, **changes: object) -> Path:
     """A lease as a process that died `age_s` seconds ago left it."""
     path = leases.folder / "run.lease"
-    gone = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     with held(leases) as lease:
-        fields = {**vars(lease.holder), "pid": int(gone.stdout), **changes}
+        fields = {**vars(lease.holder), "pid": dead_pid(), **changes}
     path.write_text(json.dumps(fields))
     then = time.time() - age_s
     os.utime(path, (then, then))
@@ -48,18 +54,16 @@ def test_only_one_holds_a_lease_and_its_release_frees_it(tmp_path: Path) -> None
         assert theirs.claim("run") is None
         held(theirs, "other").release()
     held(theirs).release()
-    mine.close()
-    theirs.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_heartbeat_keeps_a_lease_for_longer_than_it_lasts(tmp_path: Path) -> None:
-    mine, theirs = Leases(tmp_path, expiry_s=0.4), Leases(tmp_path, expiry_s=0.4)
+    mine, theirs = Leases(tmp_path, expiry_s=0.2), Leases(tmp_path, expiry_s=0.2)
     with held(mine) as lease:
         path = lease.path  # of another machine: nothing but its age says that it is alive
         object.__setattr__(lease.holder, "host", ELSEWHERE)
         path.write_text(json.dumps(vars(lease.holder)))
-        end = time.monotonic() + 1.2
+        end = time.monotonic() + 0.6
         while time.monotonic() < end:
             assert theirs.claim("run") is None
             time.sleep(0.05)
@@ -110,7 +114,7 @@ def test_of_many_who_take_over_one_wins(tmp_path: Path) -> None:
 
         def take(barrier: threading.Barrier = barrier, won: list[Lease] = won) -> None:
             leases = Leases(tmp_path, expiry_s=5.0)
-            barrier.wait()
+            barrier.wait(PATIENCE_S)
             lease = leases.claim("run")
             if lease is not None:
                 won.append(lease)
@@ -118,8 +122,7 @@ def test_of_many_who_take_over_one_wins(tmp_path: Path) -> None:
         threads = [threading.Thread(target=take) for _ in range(8)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        join(threads)
         assert [lease.is_mine() for lease in won].count(True) == 1
         for lease in won:
             lease.release()
@@ -152,35 +155,171 @@ def test_who_was_taken_over_does_not_remove_the_new_lease(tmp_path: Path) -> Non
     assert new.token == "new"
 
 
-def test_six_workers_three_killed_every_run_published_once(tmp_path: Path) -> None:
-    configs = light.many_configs(60)
-    plan = Plan(configs, str(tmp_path / "results"), wandb="disabled", expiry_s=3.0)
-    workers = [light.start(plan, tmp_path) for _ in range(6)]
-    attempts, published = tmp_path / "results/attempts", tmp_path / "results/published"
-    store, leases = RecordStore(tmp_path / "results"), tmp_path / "results/leases"
-    for killed in workers[:3]:
-        count = len(light.lines(attempts))
-        while len(light.lines(attempts)) < count + 4:
-            time.sleep(0.01)
-        killed.kill()
-        killed.wait()
-        # Its run is taken over once: who kills that worker, too, gets a failed record.
-        for path in leases.glob("*.lease"):
-            holder = read_holder(path)
-            while holder is not None and holder.pid == killed.pid and path.exists():
-                if store.path(path.stem).exists():
-                    break
-                time.sleep(0.01)
-    assert [worker.wait(60) for worker in workers[3:]] == [0, 0, 0]
-    names = {run_id(config) for config in configs}
-    assert {record.run_id for record in store.all()} == names
-    assert {record.status for record in store.all()} == {"ok"}
-    told = light.lines(published)
-    assert len(told) == len(set(told))
-    assert len(told) >= 57  # a worker may die between publishing and telling
-    left = [path.name for path in store.runs_dir.iterdir() if path.suffix != ".json"]
-    assert [name for name in left if not name.startswith(".tmp-")] == []
-    assert list((tmp_path / "results/leases").glob("*.lease")) == []
+def test_a_lease_of_the_future_is_not_waited_for(tmp_path: Path) -> None:
+    leases, other = Leases(tmp_path, expiry_s=0.1), Leases(tmp_path, expiry_s=0.1)
+    lease = dead_lease(leases, age_s=-1e6, host=ELSEWHERE)
+    assert leases.claim("run") is None
+    time.sleep(0.15)
+    assert other.claim("run") is None  # it has not watched for long enough
+    os.utime(lease, (lease.stat().st_mtime + 1,) * 2)
+    assert leases.claim("run") is None  # somebody keeps it fresh
+    time.sleep(0.15)
+    taken = held(leases)
+    assert taken.holder.attempt == 2
+    taken.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_killed_left_goes_at_once_and_what_may_be_alive_stays(tmp_path: Path) -> None:
+    leases, gone = Leases(tmp_path), dead_pid()
+    mine, dead = (
+        f".tmp-{maker().rpartition('-')[0]}-{pid}-0a-clock" for pid in (os.getpid(), gone)
+    )
+    for name in (mine, dead, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "a.lease", "b.lease"):
+        (tmp_path / name).write_text("")
+    (tmp_path / dead.replace("0a", "0b")).mkdir()
+    leases.sweep(lambda run: run == "a")
+    kept = {mine, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
+    leases.sweep(lambda run: False)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.lease"]
+
+
+class Killed:
+    """A results folder where workers are killed, and the next one puts right what they left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results = folder, folder / "results"
+        self.configs = light.many_configs(3)
+        self.plan = Plan(self.configs, str(self.results), wandb="disabled")
+
+    def kill_at(self, point: str) -> None:
+        worker = light.start(self.plan, self.folder, point)
+        assert ended(worker) == -signal.SIGKILL, point
+
+    def left(self) -> list[str]:
+        """Suffixes of what lies in the leases' folder."""
+        return sorted(path.suffix for path in (self.results / "leases").iterdir())
+
+    def go_on(self) -> None:
+        """The next call: every run has its record, and nothing else is left."""
+        runs = light.light_runs(3)
+        state = run_suite(runs, SuiteOptions(results_dir=self.results, wandb="disabled"))
+        assert (state.done, state.failed) == (3, 0)
+        store = RecordStore(self.results)
+        assert {record.run_id for record in store.all()} == {run_id(c) for c in self.configs}
+        assert [path for path in store.runs_dir.iterdir() if path.suffix != ".json"] == []
+        assert list((self.results / "leases").iterdir()) == []
+        published = light.lines(self.results / "published")
+        assert len(published) == len(set(published))
+
+    def attempts(self) -> list[int]:
+        """How often each run was begun, in the order of the plan."""
+        begun = light.lines(self.results / "attempts")
+        return [begun.count(run_id(config)) for config in self.configs]
+
+
+class Here:
+    """A worker in this process: it works when it is started."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.started = plan, 0
+
+    def start(self) -> None:
+        self.started = 1
+        work(self.plan)
+
+    def alive(self) -> int:
+        return self.started
+
+    def ended(self) -> list[str]:
+        return []
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Killed:
+    monkeypatch.setitem(sys.modules, "cfq_bench.experiment", light.FAKE)
+    monkeypatch.setattr("cfq_bench.suites.run.make_workers", lambda plan, _: Here(plan))
+    monkeypatch.setattr("cfq_bench.suites.run.POLL_S", 0.0)
+    return Killed(tmp_path)
+
+
+class TestAWorkerIsKilled:
+    """At a named point each; the next call puts it right, and no run is published twice."""
+
+    def test_before_the_lease(self, killed: Killed) -> None:
+        killed.kill_at("before the lease")
+        assert killed.left() == []
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_after_the_lease(self, killed: Killed) -> None:
+        killed.kill_at("after the lease")
+        assert killed.left() == [".lease"]
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_during_the_run(self, killed: Killed) -> None:
+        killed.kill_at("during the run")
+        assert killed.left() == [".lease"]
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]  # the killed one did not come to note its own
+
+    def test_between_the_files_of_a_run_and_its_record(self, killed: Killed) -> None:
+        killed.kill_at("between files and record")
+        assert killed.left() == [".lease"]
+        assert RecordStore(killed.results).all() == []
+        killed.go_on()
+        assert killed.attempts() == [2, 1, 1]
+
+    def test_between_the_record_and_the_release(self, killed: Killed) -> None:
+        killed.kill_at("between record and release")
+        assert killed.left() == [".lease"]
+        assert len(RecordStore(killed.results).all()) == 1
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_during_the_release(self, killed: Killed) -> None:
+        killed.kill_at("during the release")
+        assert killed.left() == [".lease"]
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_after_the_release(self, killed: Killed) -> None:
+        killed.kill_at("after the release")
+        assert killed.left() == []
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_during_a_takeover(self, killed: Killed) -> None:
+        killed.kill_at("after the lease")
+        killed.kill_at("during a takeover")
+        assert killed.left() == [""]  # the old lease, moved aside
+        killed.go_on()
+        assert killed.attempts() == [1, 1, 1]
+
+    def test_beside_another_that_goes_on(self, killed: Killed) -> None:
+        killed.kill_at("during the run")
+        other = light.start(killed.plan, killed.folder)
+        assert ended(other) == 0
+        assert killed.attempts() == [1, 1, 1]
+        killed.go_on()
+
+
+def test_a_worker_ends_with_its_parent_even_in_a_long_call(tmp_path: Path) -> None:
+    plan = Plan(light.many_configs(1), str(tmp_path / "results"), wandb="disabled")
+    worker = light.start(plan, tmp_path, "in a long call", "after a short grace")
+    wait_for("the run", lambda: light.lines(tmp_path / "results/attempts"))
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert ended(worker, 10) == 130
+    assert list((tmp_path / "results/leases").iterdir()) == []
+    assert RecordStore(tmp_path / "results").all() == []
 
 
 def test_a_run_that_kills_its_workers_is_recorded_as_failed(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """What every method owes, on every YAML in conf/method; then what each setting of CFQ does."""
 
 import math
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from cfq_bench.methods.qat import QATMethod
 from cfq_bench.quantization.cost import average_bits
 from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.functional import signed_range
+from cfq_bench.quantization.storage import network_from_bytes, network_to_bytes
 from cfq_bench.record.record import Record
+from cfq_bench.record.store import RecordStore
+from tests.support.waiting import run_python
 
 MakeContext = Callable[..., Context]
 Run = Callable[..., Record]
@@ -41,6 +44,43 @@ NO_ROWS = {
 }
 """Metrics that 20 rows may leave undefined: all of them may lie on one side of the safe set."""
 UNTRAINED = {"fp32", "ptq", "mixed_ptq", "cf_ptq"}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A method that was fitted once, and how teacher and method were before."""
+
+    method: Method
+    teacher: dict[str, Tensor]
+    start: dict[str, Tensor]
+
+
+FitOnce = Callable[[str], Fitted]
+
+
+@pytest.fixture(scope="module")
+def fit_once(make_context: MakeContext) -> FitOnce:
+    """The fit of a method that all its tests look at: (method)."""
+
+    @cache
+    def fit(name: str) -> Fitted:
+        context = make_context(name, *longer(name))
+        teacher = copy_of(context.teacher.state_dict())
+        method = make_method(context)
+        start = copy_of(dict(method.named_parameters()))
+        fit_method(method)
+        return Fitted(method, teacher, start)
+
+    return fit
+
+
+def longer(name: str) -> list[str]:
+    """Two epochs make no student of a network that begins with random weights."""
+    return ["data.fit.epochs=15"] if name in STUDENTS else []
+
+
+def copy_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value.detach().clone() for key, value in tensors.items()}
 
 
 @pytest.fixture
@@ -115,20 +155,17 @@ def test_settings_of_every_method_are_read_without_torch() -> None:
         "heavy = {'torch', 'lightning', 'pandas', 'sklearn', 'wandb'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_python(code)
 
 
 # --- the run ---
 
 
 @every_method
-def test_a_short_run_gives_a_whole_record_and_the_same_one_again(
-    name: str, short_run: Run, short_overrides: list[str]
+def test_a_short_run_gives_a_whole_record_and_the_same_network_again(
+    name: str, short_run: Run, fit_once: FitOnce, tmp_path: Path
 ) -> None:
-    # Two epochs make no student of a network that begins with random weights.
-    longer = ["data.fit.epochs=15"] if name in STUDENTS else []
-    first, again = short_run(name, *longer), short_run(name, *longer)
+    first = short_run(name, *longer(name))
     assert (first.status, first.reason) == ("ok", None)
     undefined = {key for key, value in first.metrics.items() if value is None}
     without_rows = {key for key in undefined if first.counts.get(key) == 0}
@@ -137,16 +174,21 @@ def test_a_short_run_gives_a_whole_record_and_the_same_one_again(
     assert undefined - without_rows == {"solver/gap_mean", "solver/gap_p90"}
     assert all(math.isfinite(value) for value in first.metrics.values() if value is not None)
     assert first.counts["recourse/vd"] > 0
-    assert untimed(again.metrics) == untimed(first.metrics)
-    assert (again.counts, again.details) == (first.counts, first.details)
+    method = fit_once(name).method
+    stored = network_from_bytes(RecordStore(tmp_path / "results").read_network(first.run_id), "")
+    x = method.context.data.test.x
+    assert torch.equal(logits_of(stored, x), logits_of(method.deployed(), x))
     assert list(first.details["deploy/bits_per_layer"]) == list(
         first.details["deploy/activation_bits"]
     )
 
 
-def untimed(metrics: dict[str, Any]) -> dict[str, Any]:
-    assert any(key.startswith("time/") for key in metrics)
-    return {key: value for key, value in metrics.items() if not key.startswith("time/")}
+def test_evaluated_again_a_run_has_the_same_numbers(short_run: Run) -> None:
+    first, again = short_run("cfq"), short_run("cfq")
+    times = {key for key in first.metrics if key.startswith("time/")}
+    assert times
+    assert {**again.metrics, **dict.fromkeys(times)} == {**first.metrics, **dict.fromkeys(times)}
+    assert (again.counts, again.details) == (first.counts, first.details)
 
 
 @pytest.mark.parametrize("name", ["cfq", "lsq", "fp32", "ptq"])
@@ -156,16 +198,16 @@ def test_a_linear_backbone_has_a_known_solver_gap(name: str, short_run: Run) -> 
     assert record.metrics["solver/gap_mean"] is not None
 
 
-@pytest.mark.parametrize("name", ["cfq", "pact"])
 @pytest.mark.parametrize(
-    "overrides",
+    ("name", "overrides"),
     [
-        [GUMBEL, "budget.avg_bits=3.5", "quantization.activation_bits=tied"],
-        [GUMBEL, "budget.avg_bits=3.5", "quantization.input_blocks=true"],
-        ["budget.allocator=pool_mse", "quantization.per_channel=true"],
-        ["budget.avg_bits=2.0"],
-        ["budget.avg_bits=8.0", "quantization.candidates=[8]"],
-        ["backbone=mlp4"],
+        ("cfq", [GUMBEL, "budget.avg_bits=3.5", "quantization.activation_bits=tied"]),
+        ("pact", [GUMBEL, "budget.avg_bits=3.5", "quantization.input_blocks=true"]),
+        ("pact", ["budget.allocator=pool_mse", "quantization.per_channel=true"]),
+        ("cfq", ["budget.avg_bits=2.0"]),
+        ("pact", ["budget.avg_bits=2.0"]),
+        ("cfq", ["budget.avg_bits=8.0", "quantization.candidates=[8]"]),
+        ("cfq", ["backbone=mlp4"]),
     ],
 )
 def test_quantization_settings_give_whole_records(
@@ -179,8 +221,8 @@ def test_quantization_settings_give_whole_records(
 
 
 @every_method
-def test_the_deployed_network_has_the_claimed_bits(name: str, make_context: MakeContext) -> None:
-    method = fitted(make_context(name))
+def test_the_deployed_network_has_the_claimed_bits(name: str, fit_once: FitOnce) -> None:
+    method = fit_once(name).method
     network, claim = method.deployed(), method.deployment()
     names = list(claim["bits_per_layer"])
     assert names == list(claim["sizes"]) == list(claim["activation_bits"])
@@ -209,10 +251,10 @@ def test_the_deployed_network_has_the_claimed_bits(name: str, make_context: Make
 
 @every_method
 def test_a_saved_method_comes_back_into_a_fresh_one(
-    name: str, make_context: MakeContext, tmp_path: Path
+    name: str, fit_once: FitOnce, tmp_path: Path
 ) -> None:
-    context = make_context(name)
-    method = fitted(context)
+    method = fit_once(name).method
+    context = method.context
     torch.save(method.state_dict(), tmp_path / "method.pt")
     fresh = make_method(context)
     fresh.load_state_dict(torch.load(tmp_path / "method.pt", weights_only=True), strict=True)
@@ -222,38 +264,42 @@ def test_a_saved_method_comes_back_into_a_fresh_one(
     assert not any(key.startswith("context") for key in method.state_dict())
 
 
-@every_method
-def test_the_teacher_is_left_alone(name: str, make_context: MakeContext) -> None:
-    context = make_context(name)
-    before = {key: value.clone() for key, value in context.teacher.state_dict().items()}
-    method = fitted(context)
-    logits_of(method.deployed(), context.data.test.x)
-    after = context.teacher.state_dict()
-    assert after.keys() == before.keys()
-    assert all(torch.equal(after[key], before[key]) for key in before)
-    assert all(parameter.grad is None for parameter in context.teacher.parameters())
-    assert not any(parameter.requires_grad for parameter in context.teacher.parameters())
-    assert not context.teacher.training
-
-
-@every_method
-def test_training_changes_the_weights_of_methods_that_train(
+@pytest.mark.parametrize("name", ["ptq", "lsq", "prune_quant", "kd_quant", "cfq"])
+def test_a_stored_network_with_input_blocks_gives_the_same_logits(
     name: str, make_context: MakeContext
 ) -> None:
-    context = make_context(name)
-    method = make_method(context)
-    before = {key: value.clone() for key, value in method.named_parameters()}
-    fit_method(method)
-    trains = bool(method.phases())
-    assert trains == (name not in UNTRAINED)
-    for key, value in method.named_parameters():
-        if key.endswith(("weight", "bias")):
-            assert torch.equal(value, before[key]) != trains
+    method = fitted(make_context(name, "quantization.input_blocks=true"))
+    network, x = method.deployed(), method.context.data.test.x
+    again = network_from_bytes(network_to_bytes(network), "test")
+    assert torch.equal(logits_of(again, x), logits_of(network, x))
 
 
 @every_method
-def test_evaluating_twice_gives_the_same_logits(name: str, make_context: MakeContext) -> None:
-    method = fitted(make_context(name))
+def test_the_teacher_is_left_alone(name: str, fit_once: FitOnce) -> None:
+    once = fit_once(name)
+    teacher, before = once.method.context.teacher, once.teacher
+    logits_of(once.method.deployed(), once.method.context.data.test.x)
+    after = teacher.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert not any(parameter.requires_grad for parameter in teacher.parameters())
+    assert not teacher.training
+
+
+@every_method
+def test_training_changes_the_weights_of_methods_that_train(name: str, fit_once: FitOnce) -> None:
+    once = fit_once(name)
+    trains = bool(once.method.phases())
+    assert trains == (name not in UNTRAINED)
+    for key, value in once.method.named_parameters():
+        if key.endswith(("weight", "bias")):
+            assert torch.equal(value, once.start[key]) != trains
+
+
+@every_method
+def test_evaluating_twice_gives_the_same_logits(name: str, fit_once: FitOnce) -> None:
+    method = fit_once(name).method
     x, network = method.context.data.test.x, method.deployed()
     assert not network.training
     torch.manual_seed(1)
@@ -265,9 +311,9 @@ def test_evaluating_twice_gives_the_same_logits(name: str, make_context: MakeCon
 
 
 @every_method
-def test_the_deployed_network_has_an_input_gradient(name: str, make_context: MakeContext) -> None:
+def test_the_deployed_network_has_an_input_gradient(name: str, fit_once: FitOnce) -> None:
     """Solvers need one."""
-    method = fitted(make_context(name))
+    method = fit_once(name).method
     x = method.context.data.test.x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(method.deployed()(x)[:, 1].sum(), x)
     assert bool(gradient.isfinite().all())

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 
 from cfq_bench.cli.main import main
 from cfq_bench.config.loader import load_settings
+from tests.support.waiting import run_process
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def commands() -> list[str]:
 def test_the_main_table_and_the_reports_are_what_the_published_records_give() -> None:
     assert (ROOT / "results" / "headline" / "records.jsonl.xz").exists()
     check = [sys.executable, str(ROOT / "scripts" / "publish.py"), "--check"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    done = run_process(check)
     assert done.returncode == 0, done.stderr
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.record.provenance import git_state, provenance
 from cfq_bench.record.record import Record, run_id
 from cfq_bench.record.store import RecordStore
+from tests.support.waiting import run_process
 
 CONFIG: dict[str, Any] = {
     "seed": 0,
@@ -281,7 +281,8 @@ def test_an_empty_store_finds_nothing(store: RecordStore) -> None:
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     command = ["git", *identity, *arguments]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    done = run_process(command, cwd=folder)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 

@@ -1,8 +1,6 @@
 """Intervals that cover what they claim, pairs at common seeds, exact tests."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from cfq_bench.statistics.bootstrap import (
 )
 from cfq_bench.statistics.paired import common_seeds, paired_difference, sign_test
 from cfq_bench.statistics.summary import summarize
+from tests.support.waiting import run_python
 
 values = st.lists(st.floats(-10, 10), min_size=2, max_size=12)
 
@@ -122,8 +121,7 @@ def test_intervals_are_the_same_in_any_process() -> None:
         "from cfq_bench.statistics.bootstrap import seed_interval, hierarchical_interval as h;"
         "print(seed_interval([.1, .5, .2]), h([[[0, 1, 1]], [[0, 0, 1, 1]]]))"
     )
-    runs = [subprocess.check_output([sys.executable, "-c", code], text=True) for _ in range(2)]
-    assert runs[0] == runs[1]
+    assert run_python(code) == run_python(code)
 
 
 def test_pairs_are_taken_at_common_seeds_alone() -> None:
@@ -211,4 +209,4 @@ def test_statistics_needs_no_torch() -> None:
         "import sys, cfq_bench.statistics.paired, cfq_bench.statistics.summary;"
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from cfq_bench.sweeps.sweep import run_sweep
 from cfq_bench.sweeps.wandb import _checked
 from cfq_bench.sweeps.workers import claim, is_held, run_workers
 from tests.support import light_sweep as light
+from tests.support.waiting import run_python
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 FILE = {
@@ -605,10 +604,7 @@ class TestCommand:
             "assert 'eta_lambda' in CliRunner().invoke(main, ['sweep', '--help']).stdout\n"
             "print(sorted({'torch', 'lightning', 'wandb', 'optuna', 'pandas'} & set(sys.modules)))"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == "[]"
+        assert run_python(code).strip() == "[]"
 
 
 def test_a_sweep_file_reads_as_it_is_written() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.sweeps import wandb as ours
 from cfq_bench.tracking import agent
 from tests.support.fake_wandb import FakeWandb
+from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
@@ -197,9 +197,7 @@ def test_an_agent_works_a_sweep_off(server: FakeWandb, tmp_path: Path) -> None:
     call = [sys.executable, "-c", "from cfq_bench.cli.main import main; main()", "sweep"]
     call += ["--wandb", str(path), "--agents", "1", "--results-dir", str(results)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        call, capture_output=True, text=True, timeout=240, env=environment, check=False
-    )
+    done = run_process(call, 110, env=environment)
     assert done.returncode == 0, done.stderr
     rates = {}
     for name, run in server.runs.items():

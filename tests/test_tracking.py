@@ -17,6 +17,7 @@ from cfq_bench.tracking import wandb as tracking
 from cfq_bench.tracking.mode import Mode, resolve_mode
 from cfq_bench.tracking.wandb import Tracker
 from tests.support.fake_wandb import FakeWandb
+from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
 KEY = "0" * 40
@@ -356,6 +357,4 @@ assert not {"wandb", "torch", "lightning"} & set(sys.modules)
 def run_script(script: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", START + script, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
+    return run_process(command, env=environment)

@@ -2,35 +2,57 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+from cfq_bench.text import hidden
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 
 
+def _one_line(text: str) -> str:
+    if not text.strip(". "):
+        raise ValueError(f"{text!r} is no name: use letters or digits")
+    if (found := hidden(text)) is not None:
+        raise ValueError(f"the name holds {found}: use letters that can be seen, on one line")
+    return text
+
+
+Label = Annotated[str, AfterValidator(_one_line)]
+"""What tables, pages and messages call something."""
+
 TABLE_FILES = (".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".csv.zip", ".parquet")
 """Names of files that are a table; any other ``loader`` is a module."""
 
 
 class Frozen(BaseModel):
-    """A settings model: frozen, without unknown keys, without silent type conversion.
+    """A settings model: frozen, finite, without unknown keys, without silent type conversion.
 
     Strict, because pydantic's lax mode turns ``true`` into 1.
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 
 class Named(Frozen):
     """Settings that come from one YAML file of a group, ``conf/<group>/<name>.yaml``."""
 
-    name: str
+    name: Label
     """The YAML file's stem: the public name everywhere."""
     about: str = Field(default="", exclude=True)
     """One line for `cfq-bench list`; no part of a run's identity."""
+
+    @field_validator("about")
+    @classmethod
+    def _about_is_one_line(cls, about: str) -> str:
+        return " ".join(about.split())
 
 
 class PlugIn(Named):

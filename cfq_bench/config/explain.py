@@ -6,6 +6,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from cfq_bench.errors import UserError, unknown_name
+from cfq_bench.text import shortened
 
 
 def explain(
@@ -37,12 +38,16 @@ def explain(
     if first["type"] == "extra_forbidden":
         return unknown_name("setting", dotted, _known(model, loc[:-1], prefix), f"in {where}")
     if first["type"] == "missing":
+        beside = any(path.startswith(dotted.rpartition(".")[0]) for path in overridden)
+        where = f"{file} with the overrides" if beside else file
         return UserError(f"{where}: the setting {dotted} is missing{more}")
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return UserError(f"{where}: {dotted + ': ' if dotted else ''}{message}{more}")
     message = message.replace("Input should be", "must be")
-    return UserError(f"{where}: {dotted} {message}, got {first['input']!r}{more}")
+    if first["type"] in ("model_type", "dict_type"):
+        message = "must be a mapping, such as {key: value}"
+    return UserError(f"{where}: {dotted} {message}, got {shortened(repr(first['input']))}{more}")
 
 
 def _is_union_tag(part: int | str) -> bool:
@@ -60,7 +65,7 @@ def _known(model: type[BaseModel], path: Iterable[Any], prefix: str) -> list[str
     for part in path:
         dotted = f"{dotted}.{part}" if dotted else str(part)
         here = _child(here, part) if here is not None else None
-    fields = sorted(here.model_fields) if here is not None else []
+    fields = sorted({*here.model_fields} - {"name"}) if here is not None else []
     return [f"{dotted}.{name}" if dotted else name for name in fields]
 
 

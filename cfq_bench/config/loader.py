@@ -1,46 +1,22 @@
 """From names, files and overrides to `Settings`."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from cfq_bench.config.actions import ActionSettings, RegimeSettings
-from cfq_bench.config.base import (
-    TABLE_FILES,
-    AllocatorSettings,
-    BackboneSettings,
-    MethodSettings,
-    Named,
-    PlugIn,
-    SolverSettings,
-    TeacherSettings,
-)
+from cfq_bench.config.base import TABLE_FILES, MethodSettings, Named
 from cfq_bench.config.explain import explain
-from cfq_bench.config.images import ImageSettings, LatentSettings, SemanticSettings
-from cfq_bench.config.plugin import config_class
-from cfq_bench.config.settings import DataSettings, Settings
-from cfq_bench.config.yaml import parse_yaml, read_yaml
+from cfq_bench.config.groups import FILES, GROUPS, IN_BASE, group_settings_class
+from cfq_bench.config.images import ImageSettings
+from cfq_bench.config.overrides import apply, parse_overrides
+from cfq_bench.config.settings import Settings
+from cfq_bench.config.yaml import read_named, read_yaml
 from cfq_bench.errors import UserError, unknown_name
-
-GROUPS: dict[str, type[Named]] = {
-    "data": DataSettings,
-    "actions": ActionSettings,
-    "backbone": BackboneSettings,
-    "teacher": TeacherSettings,
-    "method": MethodSettings,
-    "allocator": AllocatorSettings,
-    "solver": SolverSettings,
-}
-"""Settings that come from a YAML file of their own, in the order in which they are read."""
-FILES: dict[str, type[Named]] = {**GROUPS, "regime": RegimeSettings}
-"""Every folder of ``conf/``; a regime has no settings of its own, but sets some of the actions."""
-KINDS: dict[str, dict[str, type[Named]]] = {
-    "data": {"images": ImageSettings},
-    "actions": {"latent": LatentSettings, "semantic": SemanticSettings},
-}
-"""What a file is that has a `kind`; tables and their action sets have none."""
+from cfq_bench.files import is_file
+from cfq_bench.text import shortened
 
 
 def packaged_conf_dir() -> Path:
@@ -101,13 +77,12 @@ def load_settings(
     Raises:
         UserError: an unknown name, an unknown key, a wrong type or a value out of range.
     """
-    base_file = next(d / "base.yaml" for d in conf_dirs(conf_dir) if (d / "base.yaml").is_file())
-    base = read_yaml(base_file)
-    changes = _parse_overrides(overrides)
+    base_file, base = _read_base(conf_dir)
+    changes = parse_overrides(overrides)
     names = {key: value for key, value in base.items() if key in GROUPS}
     if ("allocator",) in changes:
         raise UserError("'allocator' is not chosen by name alone: write budget.allocator=NAME")
-    named = {key: changes.pop((key,)) for key in FILES if (key,) in changes}
+    named = {key: _name(key, changes.pop((key,))) for key in FILES if (key,) in changes}
     given = {
         "method": method,
         "data": data,
@@ -129,9 +104,9 @@ def load_settings(
         raise UserError(f"regimes are for tables, and data {parts['data'].name!r} are images")
 
     rest = {key: value for key, value in base.items() if key not in GROUPS}
-    _apply(rest, {path: value for path, value in below.items() if path[0] not in GROUPS})
+    apply(rest, {path: value for path, value in below.items() if path[0] not in GROUPS})
     changed = {path: value for path, value in changes.items() if path[0] not in GROUPS}
-    _apply(rest, changed)
+    apply(rest, changed)
     for group in [name for name in GROUPS if name != "data"]:
         if group == "actions" and "actions" not in names:
             names["actions"] = parts["data"].actions
@@ -157,41 +132,17 @@ def settings_from_config(config: Mapping[str, Any]) -> Settings:
         for group in GROUPS:
             parts[group] = group_settings_class(group, config[group]).model_validate(config[group])
         return Settings.model_validate(parts)
-    except (KeyError, ValidationError):
+    except (KeyError, TypeError, AttributeError, ValidationError):
         raise UserError(
             "the record's settings are those of another version: run it again"
         ) from None
-
-
-def group_settings_class(group: str, raw: Mapping[str, Any]) -> type[Named]:
-    """The class that a group's file fills: a plug-in's own ``Config``, its kind's, the group's.
-
-    Raises:
-        UserError: the file's kind is none of the group's.
-    """
-    if "kind" in raw and group in KINDS:
-        kinds = KINDS[group]
-        kind = str(raw["kind"])
-        if kind not in kinds:
-            raise unknown_name(f"{group}.kind", kind, kinds)
-        return kinds[kind]
-    default = FILES[group]
-    module = raw.get("module")
-    if not issubclass(default, PlugIn) or not isinstance(module, str):
-        return default
-    config = config_class(module)
-    if config is None:
-        return default
-    if not issubclass(config, Named) or config.__mro__[1:].count(default) == 0:
-        raise UserError(f"{module}: Config must be a subclass of {default.__name__}")
-    return config
 
 
 def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Read one file of a group: by name, or by path where `name` ends in .yaml or .yml."""
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
-        if not path.is_file():
+        if not is_file(path):
             raise UserError(f"{group} file {name} does not exist")
         public = path.stem
     else:
@@ -199,14 +150,43 @@ def read_group(group: str, name: str, conf_dir: Path | None = None) -> tuple[dic
         if name not in known:
             raise unknown_name(group, name, known)
         path, public = known[name], name
-    raw = read_yaml(path)
+    raw = read_named(path, public)
     for key in ("module", "loader", "actions"):  # files named in a user's YAML stand beside it
         value = raw.get(key)
         if isinstance(value, str) and value.lower().endswith(
             (".py", ".yaml", ".yml", *TABLE_FILES)
         ):
             raw[key] = str((path.parent / value).resolve())
-    return {"name": public, **raw}, path
+    return raw, path
+
+
+def _read_base(conf_dir: Path | None) -> tuple[Path, dict[str, Any]]:
+    """The file of what all runs share, the user's own before the packaged one.
+
+    Raises:
+        UserError: it does not name a file of every group.
+    """
+    path = next(d / "base.yaml" for d in conf_dirs(conf_dir) if (d / "base.yaml").is_file())
+    base = read_yaml(path)
+    for group in GROUPS:
+        name = base.get(group)
+        if group == "allocator" and group in base:
+            raise UserError(f"{path}: budget.allocator names the allocator: leave the key out")
+        if isinstance(name, str) or (group not in base and group not in IN_BASE):
+            continue
+        what = f"got {shortened(repr(name))}" if group in base else "it is missing"
+        raise UserError(f"{path}: {group} must be the name of a file in conf/{group}; {what}")
+    return path, base
+
+
+def _name(group: str, value: Any) -> Any:
+    """The value of an override that names a file."""
+    if isinstance(value, str) or (group == "regime" and value is None):
+        return value
+    raise UserError(
+        f"the override {group}={shortened(json.dumps(value))}: expected the name of a {group} "
+        f"(`cfq-bench list {group}` shows them) or the path of a YAML file"
+    )
 
 
 def _load_group(
@@ -226,10 +206,10 @@ def _load_group(
             "write --regime NAME, or regime=NAME among the overrides"
         )
     own = {key[1:]: value for key, value in (below or {}).items() if key[0] == group}
-    _apply(raw, {key: value for key, value in own.items() if key[0] in raw})
+    apply(raw, {key: value for key, value in own.items() if key[0] in raw})
     raw |= above
     changed = {key[1:]: value for key, value in changes.items() if key[0] == group}
-    _apply(raw, changed)
+    apply(raw, changed)
     model = group_settings_class(group, raw)
     try:
         return model.model_validate(raw)
@@ -246,7 +226,7 @@ def _data_defaults(data: Named, base: Mapping[str, Any]) -> dict[tuple[str, ...]
     """
     if not isinstance(data, ImageSettings):
         return {}
-    defaults = _parse_overrides(data.defaults)
+    defaults = parse_overrides(data.defaults)
     for path in defaults:
         if path[0] == "data" or path in (("regime",), ("allocator",)):
             raise UserError(
@@ -286,34 +266,9 @@ def _allocator_name(rest: Mapping[str, Any], method: MethodSettings) -> str:
     return method.auto_allocator(whole and quantization.get("layers") == "all")
 
 
-def _parse_overrides(overrides: Iterable[str]) -> dict[tuple[str, ...], Any]:
-    parsed: dict[tuple[str, ...], Any] = {}
-    for text in overrides:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise UserError(f"{text!r} is not an override: write key=value, such as seed=1")
-        path = tuple(key.strip().lstrip("-").split("."))
-        parsed[path] = parse_yaml(value, f"the override {text!r}")
-    return parsed
-
-
 def _refuse_unknown_heads(changes: Mapping[tuple[str, ...], Any], base: Mapping[str, Any]) -> None:
     known = {*GROUPS, *base}
     for path in changes:
         if path[0] not in known:
             written = "" if len(path) == 1 else f"(in {'.'.join(path)}, an override)"
             raise unknown_name("setting", path[0], known, written)
-
-
-def _apply(raw: dict[str, Any], changes: Mapping[tuple[str, ...], Any]) -> None:
-    """Set nested values in place; a path through a plain value replaces it by a mapping."""
-    for path, value in changes.items():
-        here = raw
-        for part in path[:-1]:
-            child = here.get(part)
-            if not isinstance(child, dict):
-                # A shorthand such as `age: any` becomes {kind: any} before it is refined.
-                child = {"kind": child} if isinstance(child, str) else {}
-                here[part] = child
-            here = child
-        here[path[-1]] = value

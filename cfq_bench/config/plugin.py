@@ -18,6 +18,8 @@ from typing import Any
 
 from cfq_bench.config.base import Frozen
 from cfq_bench.errors import UserError
+from cfq_bench.files import is_file
+from cfq_bench.text import shortened
 
 _LIGHT_ROOTS = sys.stdlib_module_names | {"pydantic"}
 
@@ -33,12 +35,13 @@ def source_file(module: str) -> Path:
     else:
         try:
             spec = importlib.util.find_spec(module)
-        except (ImportError, ValueError):
+        except Exception:  # the search imports the packages that the module is in
             spec = None
         if spec is None or spec.origin is None:
-            raise UserError(f"module {module!r} does not exist: name a module or a .py file")
+            said = shortened(repr(module))
+            raise UserError(f"module {said} does not exist: name a module or a .py file")
         path = Path(spec.origin)
-    if not path.is_file():
+    if not is_file(path):
         raise UserError(f"module file {path} does not exist")
     return path
 
@@ -48,13 +51,15 @@ def config_class(module: str) -> type[Frozen] | None:
     """The ``Config`` of a plug-in file, or None where the file defines none.
 
     Raises:
-        UserError: the file is missing, not Python, or its Config needs a heavy import.
+        UserError: the file is missing, not Python, or its Config needs a heavy import or is none.
     """
     path = source_file(module)
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
         raise UserError(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from None
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{path} cannot be read as Python: {error or 'it is too deep'}") from None
     found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Config"]
     if not found:
         return None
@@ -69,6 +74,8 @@ def config_class(module: str) -> type[Frozen] | None:
             f"{path}: Config may use only the standard library, pydantic and cfq_bench.config "
             f"({error})"
         ) from None
+    except Exception as error:  # whatever a class's body, its decorators or pydantic may raise
+        raise UserError(f"{path}: its Config is none: {type(error).__name__}: {error}") from None
     config = vars(holder)["Config"]
     if not (isinstance(config, type) and issubclass(config, Frozen)):
         raise UserError(f"{path}: Config must be a subclass of a class of cfq_bench.config.base")

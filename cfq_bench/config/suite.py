@@ -18,11 +18,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from cfq_bench.config.base import Frozen, Named
+from cfq_bench.config.base import Frozen, Label, Named
 from cfq_bench.config.explain import explain
 from cfq_bench.config.loader import known_names, load_settings
 from cfq_bench.config.settings import Settings
-from cfq_bench.config.yaml import read_yaml
+from cfq_bench.config.yaml import read_named
 from cfq_bench.errors import UserError, unknown_name
 from cfq_bench.files import run_id
 
@@ -37,7 +37,7 @@ GRID = ("overrides", "axes", "rows", "include", "exclude")
 Value = str | int | float
 Axis = (
     Annotated[list[Value], Field(min_length=1)]
-    | Annotated[dict[str, list[str]], Field(min_length=1)]
+    | Annotated[dict[Label, list[str]], Field(min_length=1)]
 )
 
 Condition = dict[str, Value | list[Value]]
@@ -46,7 +46,7 @@ Condition = dict[str, Value | list[Value]]
 class Row(Frozen):
     """One row of the tables that a suite answers."""
 
-    label: str
+    label: Label
     """What tables call it."""
     method: str
     """A name of ``conf/method``, or the path of a YAML file."""
@@ -59,7 +59,7 @@ class Grid(Frozen):
 
     overrides: list[str] = Field(default_factory=list)
     """``key=value`` lines of every run."""
-    axes: dict[str, Axis] = Field(default_factory=dict)
+    axes: dict[Label, Axis] = Field(default_factory=dict)
     """What rows are compared on: values, or labels with the overrides that they stand for."""
     rows: Annotated[list[Row], Field(min_length=1)]
 
@@ -119,7 +119,7 @@ def load_suite(name: str, conf_dir: Path | None = None) -> SuiteSettings:
     """
     path, raw = _read(name, conf_dir, [])
     try:
-        return SuiteSettings.model_validate({"name": path.stem, **raw})
+        return SuiteSettings.model_validate(raw)
     except ValidationError as error:
         raise explain(error, SuiteSettings, "", str(path), set()) from None
 
@@ -138,7 +138,7 @@ def _read(name: str, conf_dir: Path | None, above: list[str]) -> tuple[Path, dic
         if name not in known:
             raise unknown_name("suite", name, known, f"(suite {above[-1]}, like)" if above else "")
         path = known[name]
-    raw = read_yaml(path)
+    raw = read_named(path, path.stem)
     other = raw.get("like")
     if not isinstance(other, str):  # a slip of another kind is explained with the rest
         return path, raw

@@ -18,6 +18,7 @@ from cfq_bench.dashboard.payload import as_json, payload
 from cfq_bench.dashboard.run_page import RunPage
 from cfq_bench.dashboard.summary import Run
 from cfq_bench.dashboard.views import View, views
+from cfq_bench.text import shown as visibly
 
 FILTERS = {"data": "Data set", "method": "Method", "budget": "Budget, bits", "seed": "Seed"}
 """Names of `Run`'s attributes that one can filter by, and their titles."""
@@ -86,7 +87,7 @@ def overview(
         run_lines=_run_lines(snapshot, selection, labels, shown[0]),
         run_address="#run-" if exported else "/run/",
         articles=articles,
-        data=Markup(as_json(payload(snapshot, labels, shown))),
+        data=Markup(as_json(visibly(payload(snapshot, labels, shown)))),
     )
 
 
@@ -141,6 +142,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=visibly,
     )
 
 

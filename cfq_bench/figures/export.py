@@ -7,6 +7,8 @@ from io import BytesIO
 import matplotlib
 from matplotlib.figure import Figure
 
+from cfq_bench.text import visible
+
 
 def to_svg(figure: Figure, name: str, title: str, description: str) -> bytes:
     """SVG with a title and a description; several may stand in one page.
@@ -20,14 +22,15 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> bytes:
     file, prefix = BytesIO(), re.sub(r"[^\w-]", "-", name)
     with matplotlib.rc_context({"svg.hashsalt": prefix}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    text = file.getvalue().decode()
+    text = visible(file.getvalue().decode(), keep="\n\t")  # XML has no control characters
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", _numbered(text))
     ids = f'role="img" aria-labelledby="{prefix}-title {prefix}-caption"'
     words = (
-        f'<title id="{prefix}-title">{escape(title)}</title>\n'
-        f'<desc id="{prefix}-caption">{escape(description)}</desc>\n'
+        f'<title id="{prefix}-title">{escape(visible(title))}</title>\n'
+        f'<desc id="{prefix}-caption">{escape(visible(description))}</desc>\n'
     )
-    return re.sub(r"<svg ([^>]*)>\n?", rf"<svg {ids} \1>\n{words}", text, count=1).encode()
+    before, head, rest = re.split(r"<svg ([^>]*)>\n?", text, maxsplit=1)
+    return f"{before}<svg {ids} {head}>\n{words}{rest}".encode()
 
 
 def _numbered(svg: str) -> str:

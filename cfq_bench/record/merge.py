@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import ensure_writable, explain
+from cfq_bench.files import ensure_writable, explain, temporary
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 
@@ -97,7 +97,7 @@ def _copy(store: RecordStore, target: RecordStore, run_id: str) -> None:
         ):
             source, copy = part(store, run_id), part(target, run_id)
             if source.exists():
-                temp = copy.with_name(f".tmp-merge-{copy.name}")
+                temp = temporary(target.runs_dir)
                 shutil.copyfile(source, temp)
                 temp.replace(copy)
             else:

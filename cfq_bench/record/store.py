@@ -2,13 +2,12 @@
 
 import io
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import TEMP_PREFIX, explain, write_atomic
+from cfq_bench.files import explain, temporary, write_atomic
 from cfq_bench.record.record import Record, run_id
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class RecordStore:
         path = self.path(record.run_id)
         if (there := _mark(path)) is not None and there != replaces:
             return False
-        temp = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+        temp = temporary(self.runs_dir)
         write_atomic(temp, record.to_json().encode())
         try:
             # What lies beside is the same for every worker: a configuration has one result.
@@ -263,7 +262,7 @@ def _mark(path: Path) -> str | None:
 
 def _set_aside(path: Path, mark: str | None) -> bool:
     """Remove the record of this mark, and no other that has come in its place."""
-    aside = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-stale")
+    aside = temporary(path.parent, "stale")
     try:
         path.rename(aside)
     except FileNotFoundError:

@@ -1,8 +1,9 @@
 """A suite's report: what every format says, in the order in which it says it."""
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from cfq_bench.config.suite import SuiteSettings
 from cfq_bench.figures.draw import Drawing, draw_figures
@@ -66,6 +67,8 @@ def build_report(
     settings = [Compared(setting, kept) for setting in arranged(results.finished, baseline)]
     summary, answers = answer(settings)
     metrics = columns().of(suite.name, results.finished)
+    paper = paper_tables(suite.tables, results.finished)
+    names = {table.name for table in paper}
     return Report(
         title=suite.name,
         about=suite.about,
@@ -73,15 +76,31 @@ def build_report(
         summary=summary,
         answers=answers,
         how=HOW,
-        overviews=[overview_table(one) for one in settings if len(one.setting.places) > 1],
-        cells=[
-            cell_table(compared, place, metrics)
-            for compared in settings
-            for place in compared.setting.places.values()
-        ],
-        paper=paper_tables(suite.tables, results.finished),
+        overviews=_apart(
+            (overview_table(one) for one in settings if len(one.setting.places) > 1), names
+        ),
+        cells=_apart(
+            (
+                cell_table(compared, place, metrics)
+                for compared in settings
+                for place in compared.setting.places.values()
+            ),
+            names,
+        ),
+        paper=paper,
         drawings=draw_figures(results),
     )
+
+
+def _apart(tables: Iterable[Table], taken: set[str]) -> list[Table]:
+    """Tables of which no two have one file's name: labels may differ in what a name leaves out."""
+    named = []
+    for table in tables:
+        every = itertools.chain([table.name], (f"{table.name}-{n}" for n in itertools.count(2)))
+        name = next(name for name in every if name not in taken)
+        taken.add(name)
+        named.append(replace(table, name=name))
+    return named
 
 
 def _state(results: Results) -> list[str]:

@@ -13,6 +13,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import metric_info
 from cfq_bench.files import canonical_json
 from cfq_bench.record.record import Record
+from cfq_bench.report.markdown import plain
 from cfq_bench.report.page import format_metric
 
 COLUMNS = [
@@ -227,8 +228,8 @@ def _plain(title: str, rows: list[list[str]]) -> str:
 
 
 def _markdown(title: str, rows: list[list[str]]) -> str:
-    head = [label.replace("|", "\\|") for label in _head()]
-    lines = [f"**{title}**", "", "| " + " | ".join(head) + " |"]
-    lines.append("| --- |" + " ---: |" * (len(head) - 1))
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    head = map(plain, _head())
+    lines = [f"**{plain(title)}**", "", "| " + " | ".join(head) + " |"]
+    lines.append("| --- |" + " ---: |" * (len(_head()) - 1))
+    lines += ["| " + " | ".join(map(plain, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"

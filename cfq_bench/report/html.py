@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cfq_bench.report.build import Report
+from cfq_bench.text import shown
 
 
 def html(report: Report) -> str:
@@ -29,6 +30,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=shown,
     )
 
 

@@ -1,6 +1,7 @@
 """A report's tables as LaTeX, with the rules of the package booktabs."""
 
 from cfq_bench.report.layout import Cell, Table
+from cfq_bench.text import visible
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -8,6 +9,7 @@ _SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "|": r"\textbar{}",
+    **{mark: f"{{{mark}}}" for mark in "[]*"},  # behind a line's end they are its options
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "±": r"$\pm$",
@@ -45,7 +47,7 @@ def escaped(text: str) -> str:
     >>> escaped("50 % of a_b & c")
     '50 \\% of a\\_b \\& c'
     """
-    return "".join(_SPECIAL.get(letter, letter) for letter in text)
+    return "".join(_SPECIAL.get(letter, letter) for letter in visible(text))
 
 
 def _line(texts: "map[str]") -> str:

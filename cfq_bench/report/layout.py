@@ -71,7 +71,9 @@ def file_name(*words: str) -> str:
 
     >>> file_name("adult", "W3.5A8 blocks, HAWQ's bits")
     'adult-w3.5a8-blocks-hawq-s-bits'
+    >>> file_name("数据")
+    'table'
     """
     text = "-".join(words).lower()
     plain = "".join(c if c.isascii() and (c.isalnum() or c in ".-_") else " " for c in text)
-    return "-".join(plain.replace("-", " ").split())
+    return "-".join(plain.replace("-", " ").split()).strip(".") or "table"

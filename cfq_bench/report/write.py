@@ -9,11 +9,14 @@ from cfq_bench.files import ensure_writable, write_atomic
 from cfq_bench.report.build import Report
 from cfq_bench.report.html import html
 from cfq_bench.report.latex import latex_table
-from cfq_bench.report.layout import Table
+from cfq_bench.report.layout import Number, Table
 from cfq_bench.report.markdown import markdown
+from cfq_bench.text import visible
 
 PARTS = ("tables", "figures")
 """Folders of a report; what an earlier one left in them is removed."""
+_FORMULA = tuple("=+-@＝＋－＠")
+"""What begins a formula in a spreadsheet, in East Asian width too."""
 
 
 def files_of(report: Report) -> Mapping[str, bytes]:
@@ -53,10 +56,15 @@ def _csv(table: Table) -> bytes:
     """Unrounded numbers; an undefined one is empty."""
     head = list(dict.fromkeys(key for line in table.numbers for key in line))
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {key: "" if value is None else value for key, value in line.items()}
-        for line in table.numbers
-    )
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_csv_cell, head))
+    writer.writerows([_csv_cell(line.get(key)) for key in head] for line in table.numbers)
     return text.getvalue().encode()
+
+
+def _csv_cell(value: Number) -> str | int | float:
+    """A number as it is; a text that a spreadsheet would compute has an apostrophe before it."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = visible(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

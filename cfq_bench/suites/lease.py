@@ -9,12 +9,17 @@ Leases keep two workers from doing one run, most of the time: that a run is *pub
 import json
 import os
 import secrets
-import socket
 import threading
+import time
+import weakref
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from cfq_bench.files import sweep_leftovers, temporary
+from cfq_bench.processes import host, is_over, started
 
 EXPIRY_S = 60.0
 """Age of the last heartbeat from which a lease's holder counts as dead."""
@@ -40,7 +45,7 @@ class Holder:
 
     def is_gone(self) -> bool:
         """Whether the process is known to be dead; on other machines nothing is known."""
-        return self.host == _host() and self.started != "" and _started(self.pid) != self.started
+        return self.host == host() and is_over(self.pid, self.started)
 
 
 class Lease:
@@ -101,18 +106,19 @@ class Leases:
     def __init__(self, folder: Path, expiry_s: float = EXPIRY_S) -> None:
         self.folder, self.expiry_s = folder, expiry_s
         folder.mkdir(parents=True, exist_ok=True)
-        self._clock = folder / f".clock-{os.getpid()}-{secrets.token_hex(4)}"
+        self._mine: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self._seen: dict[Path, tuple[int, float]] = {}
 
     def claim(self, run_id: str) -> Lease | None:
         """Take the lease of a run, or None where somebody is at work on it."""
-        path = self.folder / f"{run_id}.lease"
+        path = self._path(run_id)
         lease = self._create(path, attempt=1)
         if lease is not None:
             return lease
         stale = read_holder(path)  # before its age: who takes it over meanwhile is somebody else
         if not self._is_stale(path, stale):
             return None
-        aside = path.with_name(f".{run_id}-{secrets.token_hex(4)}.stale")
+        aside = temporary(self.folder, "stale")
         try:
             path.rename(aside)
         except FileNotFoundError:
@@ -127,43 +133,68 @@ class Leases:
             aside.unlink(missing_ok=True)
         return self._create(path, attempt=1 if stale is None else stale.attempt + 1)
 
-    def held(self) -> set[str]:
-        """The runs that have a lease, of the living or of the dead."""
-        return {path.stem for path in self.folder.glob("*.lease")}
+    def release_all(self) -> None:
+        """Remove the leases of this object as they are, for a process that ends at once."""
+        for lease in list(self._mine):
+            if lease.is_mine():
+                lease.path.unlink(missing_ok=True)
 
-    def clear(self, run_id: str) -> None:
-        """Remove a lease that nobody will release: its holder died between record and release."""
-        lease = self.claim(run_id)
-        if lease is not None:
-            lease.release()
+    def sweep(self, is_recorded: Callable[[str], bool]) -> None:
+        """Remove what dead processes left: leases of runs with a record, and temporary files.
 
-    def close(self) -> None:
-        """Remove what this object left in the folder."""
-        self._clock.unlink(missing_ok=True)
+        A lease is of no use to a run that has its record, whoever holds it; the lease of a dead
+        worker without one stays: it says how often the run was tried.
+        """
+        for path in self.folder.glob("*.lease"):
+            if is_recorded(path.stem):
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError:
+                    continue  # the folder is somebody else's
+        sweep_leftovers(self.folder)
+
+    def _path(self, run_id: str) -> Path:
+        return self.folder / f"{run_id}.lease"
 
     def _create(self, path: Path, attempt: int) -> Lease | None:
         pid = os.getpid()
-        holder = Holder(secrets.token_hex(8), _host(), pid, _started(pid), attempt)
+        holder = Holder(secrets.token_hex(8), host(), pid, started(pid), attempt)
         try:
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
             return None
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(holder), file)
-        return Lease(path, holder, self.expiry_s)
+        lease = Lease(path, holder, self.expiry_s)
+        self._mine.add(lease)
+        return lease
 
     def _is_stale(self, path: Path, holder: Holder | None) -> bool:
+        """Whether its holder is dead, as far as one can see.
+
+        Its silence is measured by the file system's clock, or by this process's since it first saw
+        the last heartbeat: a date in the future, by a clock that was wrong, is not waited for.
+        """
         if holder is not None and holder.is_gone():
             return True
         try:
-            return self._now() - path.stat().st_mtime > self.expiry_s
+            beat = path.stat().st_mtime_ns
+            silent_s = self._now() - beat / 1e9
         except FileNotFoundError:
             return False
+        now, seen = time.monotonic(), self._seen.get(path)
+        if seen is None or seen[0] != beat:
+            seen = self._seen[path] = (beat, now)
+        return max(silent_s, now - seen[1]) > self.expiry_s
 
     def _now(self) -> float:
         """The time by the file system's clock, which machines of a shared folder agree on."""
-        self._clock.touch()
-        return self._clock.stat().st_mtime
+        clock = temporary(self.folder, "clock")
+        try:
+            clock.touch()
+            return clock.stat().st_mtime
+        finally:
+            clock.unlink(missing_ok=True)
 
 
 def read_holder(path: Path) -> Holder | None:
@@ -172,19 +203,3 @@ def read_holder(path: Path) -> Holder | None:
         return Holder(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _host() -> str:
-    try:
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _started(pid: int) -> str:
-    """When a living process started, in the system's ticks; empty if it is gone or unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 import cfq_bench
+from cfq_bench.files import temporary
 from cfq_bench.suites.worker import Plan
 
 _PATIENCE_S = 10.0  # between asking a worker to end and ending it
@@ -18,6 +19,11 @@ _PATIENCE_S = 10.0  # between asking a worker to end and ending it
 class _Worker:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
+    plan: Path
+
+    def close(self) -> None:
+        self.errors.close()
+        self.plan.unlink(missing_ok=True)
 
 
 class LocalWorkers:
@@ -32,9 +38,7 @@ class LocalWorkers:
 
     def __init__(self, plan: Plan) -> None:
         self._workers: list[_Worker] = []
-        self._folder = tempfile.TemporaryDirectory(prefix="cfq-bench-suite-")
-        self._plan = Path(self._folder.name) / "plan.json"
-        plan.write(self._plan)
+        self._plan = plan
 
     def start(self) -> None:
         """Start one more worker."""
@@ -44,15 +48,17 @@ class LocalWorkers:
         )
         environment = {**os.environ, **one_thread}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        plan = temporary(Path(self._plan.results_dir) / "leases", "plan")  # swept, if we are killed
+        self._plan.write(plan)
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the worker has ended)
         process = subprocess.Popen(
-            [sys.executable, "-m", "cfq_bench.suites.worker", str(self._plan)],
+            [sys.executable, "-m", "cfq_bench.suites.worker", str(plan)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env=environment,
         )
-        self._workers.append(_Worker(process, errors))
+        self._workers.append(_Worker(process, errors, plan))
 
     def alive(self) -> int:
         """How many workers are at work."""
@@ -64,7 +70,7 @@ class LocalWorkers:
         self._workers = [worker for worker in self._workers if worker not in over]
         why = [_why(worker) for worker in over if worker.process.returncode != 0]
         for worker in over:
-            worker.errors.close()
+            worker.close()
         return why
 
     def stop(self) -> None:
@@ -78,8 +84,7 @@ class LocalWorkers:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-            worker.errors.close()
-        self._folder.cleanup()
+            worker.close()
 
     def pids(self) -> list[int]:
         """Processes of the workers."""

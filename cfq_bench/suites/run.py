@@ -10,14 +10,15 @@ from typing import Literal, Protocol
 from cfq_bench.config.suite import SuiteRun
 from cfq_bench.data.sources import named_data_dir, obtain_all
 from cfq_bench.errors import UserError
-from cfq_bench.files import ensure_writable
+from cfq_bench.files import ensure_writable, sweep_leftovers
 from cfq_bench.record.identity import Judge
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites.estimate import Estimates
+from cfq_bench.suites.lease import Leases
 from cfq_bench.suites.local import LocalWorkers
 from cfq_bench.suites.order import in_order
-from cfq_bench.suites.worker import POLL_S, Plan
+from cfq_bench.suites.worker import POLL_S, Plan, recorded_since
 
 ExecutorName = Literal["local", "ray", "submitit"]
 
@@ -120,6 +121,7 @@ def run_suite(
     options = options or SuiteOptions()
     watch = _Watch(in_order(runs), RecordStore(options.results_dir), options)
     report(watch.look())
+    _sweep(watch.store, options.results_dir)
     if watch.left:
         ensure_writable(options.results_dir / "runs", "records")
         if options.device != "cpu" and options.executor == "local":
@@ -127,8 +129,19 @@ def run_suite(
 
             usable_device(options.device)
         _obtain_data(watch.left.values(), options.data_dir)
-        _run(watch, options, report)
+        try:
+            _run(watch, options, report)
+        finally:
+            _sweep(watch.store, options.results_dir)  # workers may have been killed
     return watch.state
+
+
+def _sweep(store: RecordStore, results_dir: Path) -> None:
+    """Remove what killed workers and calls left, of this call and of others."""
+    sweep_leftovers(store.runs_dir)
+    folder = results_dir / "leases"
+    if folder.is_dir():
+        Leases(folder).sweep(recorded_since(store, folder))
 
 
 def _obtain_data(runs: Iterable[SuiteRun], data_dir: Path | None) -> None:

@@ -5,10 +5,9 @@ All executors start the same worker; how many there are, and on which machines, 
 
 import json
 import os
-import signal
 import sys
-import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from cfq_bench.config.loader import settings_from_config
 from cfq_bench.errors import UserError
 from cfq_bench.files import run_id, write_atomic
+from cfq_bench.processes import end_after
 from cfq_bench.record.store import RecordStore
-from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases
+from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases, read_holder
 from cfq_bench.tracking.mode import Mode
 
 if TYPE_CHECKING:
@@ -70,31 +70,50 @@ class Plan:
         return cls(**json.loads(path.read_bytes()))
 
 
-def work(plan: Plan) -> int:
+def leases_of(plan: Plan) -> Leases:
+    """The leases of the plan's results folder."""
+    return Leases(Path(plan.results_dir) / "leases", plan.expiry_s)
+
+
+def recorded_since(store: RecordStore, folder: Path) -> Callable[[str], bool]:
+    """Whether a run has a record, and nobody is at work on another.
+
+    A living holder of a lease that is younger than the record replaces a stale one.
+    """
+
+    def is_recorded(run_id: str) -> bool:
+        lease = folder / f"{run_id}.lease"
+        try:
+            recorded, taken = (path.stat().st_mtime_ns for path in (store.path(run_id), lease))
+        except FileNotFoundError:
+            return False
+        holder = read_holder(lease)
+        return recorded >= taken or (holder is not None and holder.is_gone())
+
+    return is_recorded
+
+
+def work(plan: Plan, leases: Leases | None = None) -> int:
     """Run what has no record and no living worker; return when every run has a record.
 
     Returns:
         How many runs this worker published.
     """
     store = RecordStore(Path(plan.results_dir))
-    leases = Leases(Path(plan.results_dir) / "leases", plan.expiry_s)
+    leases = leases_of(plan) if leases is None else leases
     todo = {run_id(config): config for config in plan.configs}
     published = 0
-    try:
-        while todo:
-            before = len(todo)
-            for name in list(todo):
-                if plan.is_recorded(store, name):
-                    del todo[name]
-                elif (lease := leases.claim(name)) is not None:
-                    with lease:
-                        published += _run_leased(todo.pop(name), name, plan, store, lease)
-            if len(todo) == before:
-                time.sleep(POLL_S)  # the others are at work on what is left: they may die
-        for name in leases.held() & {run_id(config) for config in plan.configs}:
-            leases.clear(name)  # every run has its record
-    finally:
-        leases.close()
+    while todo:
+        before = len(todo)
+        for name in list(todo):
+            if plan.is_recorded(store, name):
+                del todo[name]
+            elif (lease := leases.claim(name)) is not None:
+                with lease:
+                    published += _run_leased(todo.pop(name), name, plan, store, lease)
+        if len(todo) == before:
+            time.sleep(POLL_S)  # the others are at work on what is left: they may die
+    leases.sweep(recorded_since(store, leases.folder))
     return published
 
 
@@ -161,20 +180,18 @@ def _failure(config: dict[str, Any], reason: str) -> "Record":
 
 def main() -> int:
     """A worker process: the plan's file is its argument; it ends when its standard input does."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    plan = Plan.read(Path(sys.argv[1]))
+    leases = leases_of(plan)
+    # Nothing is ever written to the standard input: it is at its end when the parent is gone.
+    end_after(lambda: os.read(0, 1), leases.release_all)
     try:
-        work(Plan.read(Path(sys.argv[1])))
+        work(plan, leases)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def _end_with_parent() -> None:
-    os.read(0, 1)  # nothing is ever written: this returns when the parent is gone
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,8 @@ class RunJob:
             if not any(self._try(run, tick) for run in left):
                 time.sleep(POLL_S)  # others hold all that is left; one may be killed yet
         self.note_points()
+        for run in self.runs:
+            self._claim(run).unlink(missing_ok=True)  # whoever held it finds the record
 
     def settled(self, run: Run) -> bool:
         """Whether the run has a record that will not be replaced."""
@@ -128,14 +130,16 @@ class RunJob:
         return path.exists() and path.stat().st_mtime >= self.started - 0.1  # file systems round
 
     def _try(self, run: Run, tick: Callable[[], None]) -> bool:
-        claims = self.place.folder(self.space) / "claims"
-        with claim(claims / f"{self.space.run_id(run)}.lock") as ours:
+        with claim(self._claim(run)) as ours:
             if not ours or self.settled(run):
                 return ours
             self.execute(self.space, self.place, run)
         self.note_points()
         tick()
         return True
+
+    def _claim(self, run: Run) -> Path:
+        return self.place.folder(self.space) / "claims" / f"{self.space.run_id(run)}.lock"
 
     def note_points(self) -> None:
         """Write the points whose runs are all there into the study."""

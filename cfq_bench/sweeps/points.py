@@ -59,7 +59,9 @@ class Space:
         """
         sweep = self.sweep
         overrides = {"method": sweep.method, "data": sweep.data, **sweep.overrides, **run.values}
-        lines = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+        lines = [
+            f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in overrides.items()
+        ]
         lines += [f"seed={run.seed}", f"evaluation.split={run.split}"]
         return load_settings(overrides=lines, conf_dir=self.conf_dir)
 

@@ -6,7 +6,6 @@ dead is marked failed and its point is put in line again. A point that kills `RE
 of one call is given up; a call that was killed as a whole says nothing about a point.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from cfq_bench.errors import UserError
+from cfq_bench.processes import is_left_over, maker
 from cfq_bench.seeds import derive_seed
 from cfq_bench.sweeps.execution import Place, execute
 from cfq_bench.sweeps.points import Space, Values
@@ -64,11 +64,12 @@ class SearchJob:
         """Try points until the sweep has its number of trials, or nothing new is left."""
         folder = self.place.folder(self.space)
         study = self._study(worker)
-        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        name = f"{maker()}-{secrets.token_hex(4)}"
         with claim(_worker_file(folder, name)):
             while True:
                 with alone(folder):
                     _free_dead(self, study, folder)
+                    _sweep(folder)
                     trial, others = self._next(study, name)
                 if trial is not None:
                     self._finish(study, trial)
@@ -151,6 +152,13 @@ def _counts(trial: FrozenTrial) -> bool:
 
 def _worker_file(folder: Path, name: str) -> Path:
     return folder / "workers" / f"{name}.lock"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the claims of processes of this machine that were killed."""
+    for path in (folder / "workers").glob("*.lock"):
+        if is_left_over(path.name):
+            path.unlink(missing_ok=True)
 
 
 def _free_dead(job: SearchJob, study: optuna.Study, folder: Path) -> None:

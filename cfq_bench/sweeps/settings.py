@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from cfq_bench.config.base import Frozen, Named, NonNegative
 from cfq_bench.config.explain import explain
-from cfq_bench.config.yaml import parse_yaml, read_yaml
+from cfq_bench.config.overrides import refuse_label
+from cfq_bench.config.yaml import parse_yaml, read_named, read_yaml
 from cfq_bench.errors import UserError, unknown_name
 from cfq_bench.evaluation.keys import METRICS, metric_info
 
@@ -173,13 +174,15 @@ def load_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepSettings:
     if {"parameters", "command"} & set(raw):
         raise UserError(f"{path} is a W&B sweep: launch it with --wandb")
     try:
-        sweep = SweepSettings.model_validate({**raw, "name": path.stem})
+        sweep = SweepSettings.model_validate(read_named(path, path.stem))
         if overrides := list(overrides):
             merged = {**sweep.overrides, **dict(_parsed(text) for text in overrides)}
             changed = {**sweep.model_dump(exclude_unset=True), "overrides": merged}
             sweep = SweepSettings.model_validate(changed)
     except ValidationError as error:
         raise explain(error, SweepSettings, "", str(path), ()) from None
+    for name in (*sweep.overrides, *sweep.space):
+        refuse_label(tuple(name.split(".")))
     for key in sweep.objectives:
         _refuse_unknown(key, path)
         if metric_info(key).higher_is_better is None:

@@ -7,9 +7,11 @@ from optuna.trial import FrozenTrial
 
 from cfq_bench.evaluation.keys import metric_info
 from cfq_bench.record.record import Record
+from cfq_bench.report.markdown import plain
 from cfq_bench.sweeps.points import Space, Values, text
 from cfq_bench.sweeps.scores import feasible
 from cfq_bench.sweeps.study import front, values_of
+from cfq_bench.text import visible
 
 BESIDE = (
     "recourse/boundary_error",
@@ -24,18 +26,18 @@ BESIDE = (
 def points_table(space: Space, trials: Sequence[FrozenTrial], chosen: FrozenTrial | None) -> str:
     """One line per point with a value: objectives, and the constraints that it breaks."""
     sweep = space.sweep
-    heads = [*sweep.space, *map(_label, sweep.objectives)]
+    heads = [*map(plain, sweep.space), *map(_label, sweep.objectives)]
     best = {trial.number for trial in front(sweep, list(trials))}
     rows = []
     for trial in trials:
         values = values_of(sweep, trial.params)
         broken = [name for name, value in trial.constraints.items() if value > 0]
-        notes = [f"breaks {', '.join(broken)}"] if broken else []
+        notes = [plain(f"breaks {', '.join(broken)}")] if broken else []
         if len(sweep.objectives) > 1 and trial.number in best:
             notes.append("front")
         if chosen is not None and trial.number == chosen.number:
             notes.append("**chosen**")
-        cells = [text({"": value})[1:] for value in values.values()]
+        cells = [plain(text({"": value})[1:]) for value in values.values()]
         rows.append([*cells, *(f"{value:.4f}" for value in trial.values), ", ".join(notes)])
     return _table([*heads, ""], rows)
 
@@ -57,11 +59,12 @@ def choice(space: Space, trials: Sequence[FrozenTrial], values: Values | None) -
     if values is None:
         return f"Nothing chosen: {among}."
     label = metric_info(space.sweep.objectives[0]).label
-    return f"Chosen by {label} on validation rows: `{text(values)}` ({among})."
+    code = visible(text(values)).replace("`", "'")
+    return f"Chosen by {label} on validation rows: `{code}` ({among})."
 
 
 def _label(key: str) -> str:
-    return metric_info(key).label.replace("|", "\\|")
+    return plain(metric_info(key).label)
 
 
 def _spread(key: str, records: Iterable[Record]) -> str:

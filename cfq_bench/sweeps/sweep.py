@@ -7,6 +7,7 @@ from optuna.trial import TrialState
 
 from cfq_bench.files import ensure_writable, write_atomic
 from cfq_bench.record.record import Record
+from cfq_bench.report.markdown import plain
 from cfq_bench.sweeps import summary
 from cfq_bench.sweeps.execution import Place, RunJob
 from cfq_bench.sweeps.points import Run, Space, Values
@@ -59,7 +60,7 @@ def run_sweep(space: Space, place: Place, workers: int, progress: Progress) -> R
     trials = complete(open_study(space, folder))
     best = choose(space.sweep, trials)
     chosen = None if best is None else values_of(space.sweep, best.params)
-    text = [f"# {space.sweep.name}", summary.choice(space, trials, chosen)]
+    text = [f"# {plain(space.sweep.name)}", summary.choice(space, trials, chosen)]
     if chosen is not None and not parts[0].unfinished:
         test = space.test_runs(chosen)
         parts.append(_run_all(space, place, test, (), workers, "test rows", progress))
@@ -68,7 +69,7 @@ def run_sweep(space: Space, place: Place, workers: int, progress: Progress) -> R
     text.append(summary.points_table(space, trials, best))
     failures = [line for part in parts for line in part.failures]
     notes = [*failures, *(line for part in parts for line in part.notes)]
-    text.append("\n".join(f"- {line}" for line in notes))
+    text.append("\n".join(f"- {plain(line)}" for line in notes))
     text.append(f"Trials: `optuna-dashboard {folder / JOURNAL}`, study `{space.study_name()}`.")
     report = "\n\n".join(part.rstrip("\n") for part in text if part) + "\n"
     write_atomic(folder / "report.md", report.encode())

@@ -15,6 +15,7 @@ from typing import Protocol
 import filelock
 
 from cfq_bench.errors import UserError
+from cfq_bench.processes import GRACE_S, end_after
 
 POLL_S = 0.2
 
@@ -58,12 +59,17 @@ def run_workers(job: Job, workers: int, tick: Callable[[], None]) -> bool:
         for process in processes:
             process.terminate()
         for process in processes:
+            process.join(GRACE_S)
+            process.kill()
             process.join()
     tick()
     return all(process.exitcode == 0 for process in processes)
 
 
 def _main(job: Job, worker: int) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        end_after(parent.join)
     try:
         job.work(worker, lambda: None)
     except UserError as error:

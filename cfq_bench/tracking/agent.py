@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cfq_bench.config.loader import FILES
+from cfq_bench.config.groups import FILES
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.errors import UserError
 
@@ -25,7 +25,7 @@ def sweep_overrides() -> list[str]:
     Raises:
         UserError: a parameter would replace a whole group of settings at W&B.
     """
-    return [f"{key}={json.dumps(value)}" for key, value in _asked().items()]
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in _asked().items()]
 
 
 def refuse_other_values(config: Mapping[str, Any]) -> None:

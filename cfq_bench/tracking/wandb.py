@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from cfq_bench.text import shortened
 from cfq_bench.tracking.mode import (
     UNKNOWN_DIRECTORY,
     EffectiveMode,
@@ -36,6 +37,8 @@ __all__ = ["EffectiveMode", "Mode", "Tracker", "quiet_lightning", "resolve_mode"
 # wandb's own defaults wait 90 s for a server that is not there, and for ever for one that died.
 INIT_TIMEOUT_S = 15.0
 FINISH_TIMEOUT_S = 60.0
+# Characters of W&B's names and tags; it refuses a run with longer ones.
+_LABEL, _TAG = 128, 64
 
 
 @dataclass
@@ -85,7 +88,12 @@ class Tracker:
         effective, note = resolve_mode(mode)
         if effective == "disabled":
             return cls(config)
-        labels = {"name": name, "group": group, "tags": tags, "job_type": job_type}
+        labels = {
+            "name": shortened(name, _LABEL),
+            "group": shortened(group, _LABEL),
+            "tags": [shortened(tag, _TAG) for tag in tags],
+            "job_type": job_type,
+        }
         try:
             run, failure = _open(effective, directory, config=config, project=project, **labels)
         except Exception as error:  # wandb's internal errors share no base class

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.waiting import PATIENCE_S
+
 ENTITY = {"id": "E1", "name": "nobody"}
 SERVER_INFO = {
     "cliVersionInfo": {"max_cli_version": "9.9.9"},
@@ -70,8 +72,8 @@ class FakeWandb:
         self._frozen.set()
 
     def wait_if_frozen(self) -> None:
-        while self._frozen.is_set():
-            time.sleep(0.1)
+        if self._frozen.is_set():
+            time.sleep(PATIENCE_S)
 
     def graphql(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         field = _first_field(query)

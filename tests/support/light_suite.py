@@ -1,18 +1,24 @@
 """Runs of a suite that take milliseconds, in worker processes that import no torch.
 
-``python -m tests.support.light_suite PLAN``: a worker like any other, but for what a run is.
+``python -m tests.support.light_suite PLAN [POINT]``: a worker like any other, but for what a run
+is; it is killed when it comes to the point.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from cfq_bench import processes
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.suite import Row, SuiteRun, SuiteSettings, expand
 from cfq_bench.errors import UserError
@@ -20,6 +26,7 @@ from cfq_bench.files import run_id
 from cfq_bench.record.identity import made_by_code
 from cfq_bench.record.record import Record
 from cfq_bench.suites import worker
+from cfq_bench.suites.lease import Lease, Leases
 from cfq_bench.suites.worker import Plan
 
 
@@ -55,11 +62,12 @@ def light_record(config: dict[str, Any], **changes: Any) -> Record:
     return Record(run_id=run_id(config), config=config, **(fields | changes))
 
 
-def _answer(settings: Any, options: Any) -> None:
+def light_answer(settings: Any, options: Any) -> None:
+    """Stands for `experiment.answer`: notes the attempt, waits a moment, publishes."""
     config = settings.model_dump(mode="json")
     with (options.results_dir / "attempts").open("a") as file:
         file.write(run_id(config) + "\n")
-    time.sleep(random.uniform(0.02, 0.1))
+    time.sleep(random.uniform(0.0, 0.05))
     if settings.seed == 666:
         raise UserError("this seed never works")
     options.publish(light_record(config), None, None, None)
@@ -67,11 +75,55 @@ def _answer(settings: Any, options: Any) -> None:
         file.write(run_id(config) + "\n")
 
 
-def start(plan: Plan, folder: Path) -> subprocess.Popen[bytes]:
+FAKE: Any = types.ModuleType("cfq_bench.experiment")
+"""Stands for `cfq_bench.experiment`, of which a worker needs two names."""
+FAKE.Options, FAKE.answer = types.SimpleNamespace, light_answer
+
+
+def die(*_: Any, **__: Any) -> NoReturn:
+    """End as one does by ``kill -9``."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("dead processes do not come here")
+
+
+def _release_half(lease: Lease, release: Callable[[Lease], None] = Lease.release) -> None:
+    setattr(Path, "unlink", die)  # noqa: B010 (a process that is about to end)
+    release(lease)
+
+
+def _rename_and_die(path: Path, target: Path, rename: Any = Path.rename) -> None:
+    rename(path, target)
+    die()
+
+
+def _deaf(settings: Any, options: Any) -> None:
+    """A run that is in one call of a C library, for minutes."""
+    config = settings.model_dump(mode="json")
+    with (options.results_dir / "attempts").open("a") as file:
+        file.write(run_id(config) + "\n")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)
+
+
+POINTS: dict[str, tuple[object, str, object]] = {
+    "before the lease": (Leases, "claim", die),
+    "after the lease": (worker, "_run_leased", die),
+    "during the run": (FAKE, "answer", die),
+    "between files and record": (os, "link", die),
+    "between record and release": (Lease, "release", die),
+    "during the release": (Lease, "release", _release_half),
+    "after the release": (Leases, "sweep", die),
+    "during a takeover": (Path, "rename", _rename_and_die),
+    "in a long call": (FAKE, "answer", _deaf),
+    "after a short grace": (processes, "GRACE_S", 0.3),
+}
+"""Where a worker may be killed, or be deaf: what stands in for which name of what."""
+
+
+def start(plan: Plan, folder: Path, *point: str) -> subprocess.Popen[bytes]:
     """Start one more worker; end it by closing its standard input."""
     path = folder / "plan.json"
     plan.write(path)
-    command = [sys.executable, "-m", "tests.support.light_suite", str(path)]
+    command = [sys.executable, "-m", "tests.support.light_suite", str(path), *point]
     return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2])
 
 
@@ -80,7 +132,7 @@ def lines(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    fake: Any = types.ModuleType("cfq_bench.experiment")
-    fake.Options, fake.answer = types.SimpleNamespace, _answer
-    sys.modules["cfq_bench.experiment"] = fake
+    sys.modules["cfq_bench.experiment"] = FAKE
+    for point in sys.argv[2:]:
+        setattr(*POINTS[point])
     sys.exit(worker.main())
