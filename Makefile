@@ -3,18 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check benchmarks gaps violations robust headline clean
+.PHONY: run test fast check soak benchmarks gaps violations robust headline clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
 
 test: $(VENV)/installed  ## the test suite, on two processes
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10
+
+fast: $(VENV)/installed  ## most of it in a minute, while one writes: no Chromium, no processes
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 check: $(VENV)/installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: $(VENV)/installed  ## suites and sweeps whose processes are killed at random, for ten minutes
+	$(BIN)/python scripts/soak.py
 
 benchmarks: $(VENV)/installed  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks

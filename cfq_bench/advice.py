@@ -143,8 +143,7 @@ def _encode(
 ) -> Tensor:
     device = data.test.x.device
     if isinstance(row, Mapping):
-        frame = pd.DataFrame([row])
-        check_features(frame, settings, "the row")
+        frame = check_features(pd.DataFrame([row]), settings, "the row")
         return data.schema.encode(frame, "the row").to(device)
     for split in (data.test, data.validation, data.train):
         found = [i for i, known in enumerate(split.row_ids) if str(known) == str(row)]

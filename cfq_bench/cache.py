@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ import platformdirs
 from filelock import FileLock
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import canonical_json, explain, write_atomic
+from cfq_bench.files import canonical_json, explain, named_folder, write_atomic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,9 +31,9 @@ _MAGIC = b"cfq-bench cache"
 
 
 def default_cache_dir() -> Path:
-    """Return the folder in ``CFQ_BENCH_CACHE``, or else the user's cache folder."""
-    named = os.environ.get("CFQ_BENCH_CACHE", "")
-    return Path(named).expanduser() if named != "" else platformdirs.user_cache_path("cfq-bench")
+    """Return the folder in ``CFQ_BENCH_CACHE``, or else (where blank) the user's cache folder."""
+    named = named_folder("CFQ_BENCH_CACHE")
+    return platformdirs.user_cache_path("cfq-bench") if named is None else named
 
 
 class Cache:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import cfq_bench
 from cfq_bench.cache import SETTLED_S, Memo
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import source_file
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.errors import UserError
 
 RUN = ("cfq_bench.experiment",)

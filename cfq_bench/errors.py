@@ -22,6 +22,10 @@ class UserError(Exception):
         super().__init__(shortened(visible(message), _LONGEST))
 
 
+class FolderError(UserError):
+    """A folder that cannot be used: no fault of the run that met it, and the next one meets it."""
+
+
 def some(names: Iterable[str], most: int = 12) -> str:
     """A list for an error message, shortened where it is long.
 

@@ -28,7 +28,7 @@ from cfq_bench.evaluation.pictures import STRIPS, pictures
 from cfq_bench.evaluation.quality import add_quality
 from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
-from cfq_bench.files import ensure_writable, sweep_leftovers
+from cfq_bench.files import ensure_writable, explain, has_no_room, sweep_leftovers
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.quantization.storage import network_to_bytes
 from cfq_bench.record.identity import answering, begin, made_by, made_by_code
@@ -144,6 +144,10 @@ def answer(settings: Settings, options: Options) -> Answer:
             outcome = _Outcome("skipped", str(why))
         except (UserError, KeyboardInterrupt, StoppedEarlyError):
             raise
+        except OSError as error:
+            if has_no_room(error):  # the folder's fault, and not the run's
+                raise explain(f"use {error.filename or 'a file'}", error) from error
+            outcome = _Outcome("failed", f"{type(error).__name__}: {error}")
         except Exception as error:  # a failed run is a record with its reason
             outcome = _Outcome("failed", f"{type(error).__name__}: {error}")
         record = Record(

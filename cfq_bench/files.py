@@ -12,11 +12,12 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cfq_bench.errors import UserError
+from cfq_bench.errors import FolderError, UserError
 from cfq_bench.processes import is_left_over, maker
 
 TEMP_PREFIX = ".tmp-"
@@ -35,16 +36,48 @@ _PLAIN_WORDS = {
     errno.EEXIST: "a file stands where a folder should be: choose another folder",
     errno.EISDIR: "a folder stands where a file should be: remove it or choose another folder",
 }
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def explain(doing: str, error: OSError) -> UserError:
+def explain(doing: str, error: OSError) -> FolderError:
     """Say in plain words why the operating system refused, and what to do.
 
     >>> str(explain("write a.json", OSError(28, "No space left on device")))
     'cannot write a.json: the disk is full: free space or choose another folder'
     """
     reason = f"{error.strerror or error}: choose another folder"
-    return UserError(f"cannot {doing}: {_PLAIN_WORDS.get(error.errno or 0, reason)}")
+    return FolderError(f"cannot {doing}: {_PLAIN_WORDS.get(error.errno or 0, reason)}")
+
+
+def has_no_room(error: OSError) -> bool:
+    """Whether the operating system refused to write: a full disk, a folder that is read-only."""
+    return error.errno in _NO_ROOM
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Turn what the operating system refuses in the block into one line.
+
+    Raises:
+        UserError: it refused.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise explain(doing, error) from error
+
+
+def named_folder(variable: str) -> Path | None:
+    """The folder that an environment variable names; None where it is unset or blank.
+
+    Raises:
+        UserError: it begins with the home of a user who is unknown.
+    """
+    named = os.environ.get(variable, "").strip()
+    try:
+        return Path(named).expanduser() if named else None
+    except RuntimeError:
+        raise UserError(f"{variable} names {named}, and there is no such user") from None
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -56,10 +89,34 @@ def write_atomic(path: Path, data: bytes) -> None:
     Raises:
         UserError: the disk is full, the folder is not writable, and the like.
     """
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write several files of one folder that belong together, last the one that names the others.
+
+    All of them are on the disk before the first takes its name: a disk that is full, or a folder
+    that turned read-only, leaves what was there as it was.
+
+    Raises:
+        UserError: as `write_atomic`.
+    """
+    staged: dict[Path, Path] = {}
     try:
-        _write(path, data)
-    except OSError as error:
-        raise explain(f"write {path}", error) from error
+        for path, data in files.items():
+            with explained(f"write {path}"):
+                staged[path] = _stage(path, data)
+        last = list(files)[-1]
+        for path, temp in staged.items():
+            if path == last and len(files) > 1:
+                _sync_folder(path.parent)  # a power cut too keeps the others before the last
+            with explained(f"write {path}"):
+                temp.replace(path)
+    except BaseException:  # Ctrl-C too must leave nothing behind
+        for temp in staged.values():
+            _remove(temp)
+        raise
+    _sync_folder(last.parent)
 
 
 def is_file(path: Path) -> bool:
@@ -80,12 +137,8 @@ def ensure_writable(folder: Path, purpose: str) -> None:
     Raises:
         UserError: one cannot.
     """
-    probe = temporary(folder, "probe")
-    try:
-        _write(probe, b"probe\n")
-        probe.unlink()
-    except OSError as error:
-        raise explain(f"write {purpose} to {folder}", error) from error
+    with explained(f"write {purpose} to {folder}"):
+        _stage(folder / "probe", b"probe\n").unlink()
 
 
 def temporary(folder: Path, what: str = "file") -> Path:
@@ -107,14 +160,14 @@ def sweep_leftovers(folder: Path, older_than_s: float = ABANDONED_S) -> int:
         How many were removed.
     """
     removed = 0
-    # The second were the clocks of leases, in folders of version 0.2 and before.
+    # The second were the clocks of leases, in folders of version 0.1.
     for path in (*folder.glob(f"{TEMP_PREFIX}*"), *folder.glob(".clock-*")):
         try:
             if is_left_over(path.name) or time.time() - _last_change(path) > older_than_s:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 removed += 1
         except OSError:
-            continue  # another sweep was faster, or it is another user's, or all is read-only
+            continue  # another sweep was faster, or it cannot be removed by this user or at all
     return removed
 
 
@@ -176,7 +229,8 @@ def _check_json(value: object, where: str) -> None:
         )
 
 
-def _write(path: Path, data: bytes) -> None:
+def _stage(path: Path, data: bytes) -> Path:
+    """Write what will be `path` beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = temporary(path.parent)
     try:
@@ -184,11 +238,18 @@ def _write(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # else a power cut may keep the name and lose the content
-        temp.replace(path)
-    except BaseException:  # Ctrl-C too must leave nothing behind
-        temp.unlink(missing_ok=True)
+    except BaseException:
+        _remove(temp)
         raise
-    _sync_folder(path.parent)
+    return temp
+
+
+def _remove(temp: Path) -> None:
+    """Remove a temporary file; where that is refused too, a later `sweep_leftovers` does it."""
+    try:
+        temp.unlink(missing_ok=True)
+    except OSError:
+        return
 
 
 def _sync_folder(folder: Path) -> None:

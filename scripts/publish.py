@@ -3,9 +3,11 @@
 Usage::
 
     python scripts/publish.py SUITE... [--from DIR]      # of the runs in DIR (default: results)
+    python scripts/publish.py --render [SUITE...]        # of what is published (default: all)
     python scripts/publish.py --check                    # are reports and README what records give?
 
-Figures are left out of the check: their bytes depend on the version of matplotlib.
+Of figures and CSV files the check asks only that they are there: their last digits depend on the
+machine and on the version of matplotlib.
 """
 
 import sys
@@ -21,12 +23,13 @@ from cfq_bench.record.archive import pack, read_archive, stored
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import Report, build_report
 from cfq_bench.report.markdown import markdown_table
-from cfq_bench.report.write import files_of, write_report
+from cfq_bench.report.write import texts_of, write_report
 from cfq_bench.results.collect import collect
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
+FORMATS = ("svg", "pdf")
 
 
 class Shown(NamedTuple):
@@ -46,23 +49,30 @@ IN_README = {
 @click.command()
 @click.argument("suites", nargs=-1)
 @click.option("--from", "source", type=click.Path(path_type=Path), default=RESULTS)
+@click.option("--render", is_flag=True, help="Leave records as they are; draw reports again.")
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 where something differs.")
-def main(suites: tuple[str, ...], source: Path, check: bool) -> None:
-    """Publish suites, or check what is published."""
+def main(suites: tuple[str, ...], source: Path, render: bool, check: bool) -> None:
+    """Publish suites, draw the reports of published ones again, or check what is published."""
     if check:
         found = stale()
         for name in found:
             click.echo(f"{name} is not what the published records give", err=True)
         sys.exit(1 if found else 0)
-    for suite in suites:
-        ids = [run.run_id for run in expand(load_suite(suite))]
-        write_atomic(archive_of(suite), pack(stored(RecordStore(source), ids)))
+    for suite in suites or (published() if render else ()):
+        if not render:
+            ids = [run.run_id for run in expand(load_suite(suite))]
+            write_atomic(archive_of(suite), pack(stored(RecordStore(source), ids)))
         report = report_of(suite)
         count = write_report(report, RESULTS / suite / "report")
         click.echo(f"{suite}: {report.state[0]} {count} files")
         if suite in IN_README:
             readme = README.read_text(encoding="utf-8")
             write_atomic(README, with_table(readme, suite, report).encode())
+
+
+def published() -> list[str]:
+    """Suites that have an archive of their records."""
+    return sorted(path.parent.name for path in RESULTS.glob("*/records.jsonl.xz"))
 
 
 def archive_of(suite: str) -> Path:
@@ -84,13 +94,14 @@ def report_of(suite: str) -> Report:
 def stale() -> list[str]:
     """Published files that differ from what the published records give."""
     found = []
-    for archive in sorted(RESULTS.glob("*/records.jsonl.xz")):
-        suite = archive.parent.name
+    for suite in published():
         report = report_of(suite)
-        for name, content in files_of(report).items():
-            path = archive.parent / "report" / name
-            text = name.endswith((".md", ".tex"))
-            if not path.exists() or (text and path.read_bytes() != content):
+        folder, texts = RESULTS / suite / "report", texts_of(report)
+        drawn = (f"figures/{one.name}.{ending}" for one in report.drawings for ending in FORMATS)
+        for name in (*texts, "report.html", *drawn):
+            exact = name.endswith((".md", ".tex"))
+            path = folder / name
+            if not path.exists() or (exact and path.read_bytes() != texts[name]):
                 found.append(str(path.relative_to(ROOT)))
         if suite in IN_README:
             readme = README.read_text(encoding="utf-8")

@@ -13,12 +13,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.progress import track
 
 from cfq_bench import load_settings
+from cfq_bench.aggregate.numbers import spread_of, spread_text
 from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options, run
 from cfq_bench.files import write_atomic
@@ -94,25 +94,17 @@ def table(results: dict[Row, list[dict[str, float]]]) -> str:
     lines = [f"| {' | '.join(HEAD)} |", "| --- | --- |" + " ---: |" * 5]
     for (data, method, solver), runs in results.items():
         label, row = ROWS[method, solver]
-        cells = [_spread([one[key] for one in runs]) for key in (*COLUMNS, "worst_success")]
+        keys = (*COLUMNS, "worst_success")
+        cells = [spread_of([one[key] for one in runs], "rate", len(runs)) for key in keys]
         lines.append(_line(data, label, cells))
         if row is not None and (data, row, COLUMNS[0]) in paper:
-            cells = [_printed(*paper[data, row, key]) for key in COLUMNS]
+            cells = [spread_text(*paper[data, row, key], "rate") for key in COLUMNS]
             lines.append(_line(data, f"*paper: {row.replace('_', ' ')}*", [*cells, "-"]))
     return "\n".join(lines) + "\n"
 
 
 def _line(data: str, label: str, cells: Sequence[str]) -> str:
     return f"| {' | '.join([data, label, *cells])} |"
-
-
-def _spread(values: Sequence[float]) -> str:
-    mean = f"{np.mean(values):.3f}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.3f}"
-
-
-def _printed(mean: float, std: float | None) -> str:
-    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
 
 
 def page(tables: dict[float, str], seeds: int) -> str:

@@ -52,6 +52,12 @@ def _data(settings: str, seed: int) -> TabularData:
     return load_data(DataSettings.model_validate_json(settings), seed, None)
 
 
+@pytest.fixture
+def without_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures as SVG alone: what a report says is in both, and PDF takes most of the time."""
+    monkeypatch.setattr("cfq_bench.figures.draw.to_pdf", lambda figure: b"%PDF")
+
+
 @pytest.fixture(scope="session")
 def short_overrides() -> list[str]:
     """A run on the embedded German Credit data, with a teacher that accepts some and rejects some.

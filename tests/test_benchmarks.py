@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,11 +61,14 @@ def test_memory_is_of_all_rejected_rows(tmp_path: Path, capsys: pytest.CaptureFi
     assert 0.0 < told["imported_mib"] <= told["loaded_mib"] <= told["done_mib"]
 
 
-def test_memory_of_a_method_is_of_a_fresh_process(tmp_path: Path) -> None:
+def test_memory_of_a_method_is_of_a_fresh_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     peaks = memory.peaks_of("ptq", "german", tmp_path, ["data.fit.teacher_epochs=1"])
     assert 0.0 < peaks["imported_mib"] <= peaks["loaded_mib"] <= peaks["done_mib"]
-    with pytest.raises(RuntimeError, match="nothing_such"):
-        memory.peaks_of("nothing_such", "german", tmp_path)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match=r"/bin/false .* german .*failed"):
+        memory.peaks_of("ptq", "german", tmp_path)
 
 
 @pytest.mark.skipif(not peak.STATUS.is_file(), reason="the kernel tells nothing better")

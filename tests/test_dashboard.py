@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import statistics
+import threading
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,12 +17,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cfq_bench.aggregate.labels import label
+from cfq_bench.aggregate.numbers import spread_of, written
+from cfq_bench.aggregate.runs import Run, read_run
+from cfq_bench.aggregate.tables import tables
 from cfq_bench.cli.main import main
 from cfq_bench.config.loader import load_settings
-from cfq_bench.dashboard.aggregate import common_seeds, spread, tables, written
 from cfq_bench.dashboard.export import export
 from cfq_bench.dashboard.index import RecordIndex
-from cfq_bench.dashboard.labels import label
 from cfq_bench.dashboard.page import Selection, overview
 from cfq_bench.dashboard.payload import as_json
 from cfq_bench.dashboard.server import Dashboard
@@ -81,13 +86,6 @@ def test_vd_never_stands_alone(results: Path) -> None:
         assert beside in heads
 
 
-def test_a_row_with_other_seeds_is_marked_and_costs_the_others_nothing() -> None:
-    assert common_seeds([["0", "1"], ["1", "0", "2"], ["2"]]) == ["0", "1"]
-    assert common_seeds([["10", "2"], ["2", "10"]]) == ["2", "10"]
-    assert common_seeds([["0"], ["1"]]) == ["0"]
-    assert common_seeds([]) == []
-
-
 def test_an_unfinished_row_says_which_seeds_it_has(results: Path) -> None:
     RecordStore(results).write(made_record("pact", 1, 0.2, 4.0), None)
     lines = cells(page_of(results), "comparison")[1]
@@ -105,7 +103,7 @@ def test_an_unfinished_row_says_which_seeds_it_has(results: Path) -> None:
     ],
 )
 def test_a_spread_as_text(values: list[float | None], form: Any, text: str) -> None:
-    assert spread(values, form).text == text
+    assert spread_of(values, form, len(values)) == text
 
 
 def test_numbers_are_written_as_elsewhere() -> None:
@@ -139,7 +137,38 @@ def test_rows_that_differ_in_settings_have_labels_that_say_so(tmp_path: Path) ->
         settings = load_settings("lsq", "compas", overrides=overrides)
         store.write(record_of(settings.model_dump(mode="json")), None)
     labels = label(RecordIndex(tmp_path).refresh().runs)
-    assert labels.order() == ["lsq", "lsq (lr=0.0003)"]
+    assert labels.order == ["lsq", "lsq (lr=0.0003)"]
+
+
+def run_of(method: str, *overrides: str, **allocator: Any) -> Run:
+    config = load_settings(method, "compas", overrides=list(overrides)).model_dump(mode="json")
+    config["allocator"] = {**config["allocator"], **allocator}
+    record = record_of(config)
+    return read_run(record.model_dump(mode="json"), record.run_id)
+
+
+def test_a_label_means_the_same_in_every_table() -> None:
+    """The packaged row is the usual one everywhere, whatever most runs of a table are."""
+    other = [run_of("kd_qat", "method.epoch_factor=2", f"seed={seed}") for seed in range(3)]
+    runs = [*other, run_of("kd_qat", "budget.avg_bits=4")]
+    labels = label(runs)
+    assert [labels.row(run) for run in runs] == ["kd_qat (epoch_factor=2.0)"] * 3 + ["kd_qat"]
+    assert label(other).order == ["kd_qat"]  # alone it needs no more words
+
+
+def test_allocators_that_follow_from_the_budget_are_no_other_row() -> None:
+    runs = [run_of("lsq", f"budget.avg_bits={bits}") for bits in (3.5, 4)]
+    assert runs[0].row != runs[1].row
+    assert label(runs).order == ["lsq"]
+    told_apart = [run_of("mixed_haq", rounds=1), run_of("mixed_haq", "budget.avg_bits=3", rounds=2)]
+    found = label(told_apart)
+    assert len({found.row(run) for run in told_apart}) == 2
+    assert any("allocator.rounds=" in text for text in found.order)
+    in_one_table = [run_of("lsq", name="a"), run_of("lsq", name="b")]
+    assert sorted(label(in_one_table).order) in (
+        ["lsq", "lsq (allocator=a)"],
+        ["lsq", "lsq (allocator=b)"],
+    )
 
 
 def test_tables_that_share_their_words_are_told_apart(tmp_path: Path) -> None:
@@ -149,7 +178,7 @@ def test_tables_that_share_their_words_are_told_apart(tmp_path: Path) -> None:
         store.write(record_of(settings.model_dump(mode="json")), None)
     titles = list(label(RecordIndex(tmp_path).refresh().runs).tables.values())
     assert len(set(titles)) == 2
-    assert any(re.search(r", evaluation.kappa=0\.\d$", title) for title in titles)
+    assert [re.search(r", kappa (0\.\d)$", title).group(1) for title in titles] == ["0.1", "0.2"]
 
 
 def test_records_of_another_version_are_shown_as_far_as_they_go(results: Path) -> None:
@@ -375,6 +404,97 @@ def test_the_version_changes_with_the_records(served: Dashboard, results: Path) 
 def test_a_taken_port_is_one_line(served: Dashboard, results: Path) -> None:
     with pytest.raises(UserError, match=f"port {served.server_port} cannot be used"):
         Dashboard(results, served.server_port)
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Dashboard]:
+    """A server of no records that waits a fifth of a second."""
+    with Dashboard(tmp_path, 0, patience_s=0.2) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def connected(server: Dashboard) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes it, after whatever it says; a test that waits 10 s fails."""
+    try:
+        while connection.recv(4096):
+            continue
+    except ConnectionError:
+        return True
+    return True
+
+
+def test_idle_connections_are_closed_and_hold_nobody_up(hasty: Dashboard) -> None:
+    idle = [connected(hasty) for _ in range(60)]
+    answer, _ = ask(hasty, "/")
+    assert answer.status == 200
+    assert all(map(is_closed, idle))
+    for connection in idle:
+        connection.close()
+
+
+def test_a_connection_is_closed_after_its_last_request(hasty: Dashboard) -> None:
+    with connected(hasty) as connection:
+        host = f"127.0.0.1:{hasty.server_port}"
+        connection.sendall(f"GET /version HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_request_that_comes_letter_by_letter_is_not_waited_for(
+    hasty: Dashboard, begin: bytes
+) -> None:
+    start = time.monotonic()
+    with connected(hasty) as connection:
+        connection.sendall(begin)
+        try:
+            while time.monotonic() - start < 10.0:
+                connection.sendall(b"x")
+                time.sleep(0.02)
+        except ConnectionError:
+            pass
+    assert time.monotonic() - start < 5.0
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200, 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3", 501),
+        (b"GET / HTTP/9.9", 505),
+        (b"\x16\x03\x01 nonsense of TLS", 400),
+        (b"GET /../../etc/passwd HTTP/1.1", 404),
+        (b"GET /run/../../x HTTP/1.1", 404),
+        (b"GET /run/%00 HTTP/1.1", 404),
+        (b"GET //evil.example/ HTTP/1.1", 404),
+    ],
+)
+def test_odd_requests_have_an_answer(
+    hasty: Dashboard, head: bytes, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with connected(hasty) as connection:
+        host = f"Host: 127.0.0.1:{hasty.server_port}".encode()
+        connection.sendall(head + b"\r\n" + host + b"\r\n\r\n")
+        said = connection.recv(4096)
+    # To what is no HTTP/1 the answer has no status line either.
+    assert re.search(rb"^HTTP/1\.1 %d |Error code: %d<" % (status, status), said), said[:300]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_head_has_no_body(served: Dashboard) -> None:
+    for path, status in (("/", 200), ("/nowhere", 404)):
+        answer, body = ask(served, path, method="HEAD")
+        assert (answer.status, body) == (status, "")
+        assert int(answer.headers["Content-Length"]) > 0
 
 
 def test_the_command_exports(results: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +13,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
+from cfq_bench.aggregate.numbers import Form, written
 from cfq_bench.dashboard.export import export
+from cfq_bench.dashboard.index import RecordIndex
+from cfq_bench.dashboard.page import Selection, overview
 from cfq_bench.dashboard.server import Dashboard
 from cfq_bench.record.store import RecordStore
+from tests.support import hostile
 from tests.support.records import made_record, made_rows
 from tests.support.waiting import serving
 
@@ -111,9 +116,44 @@ def test_the_script_computes_what_the_server_computed(
     by_script = page.evaluate(script)
     assert ["".join(t.split()) for t in by_script] == ["".join(t.split()) for t in by_server]
     assert "own seeds: 1" in by_script[0]
-    cases = [0.0625, 0.1875, 0.0005, 0.0015, -0.0625, -0.00001, 2.5, 12.0, 0.1235]
-    written = page.evaluate("(all) => all.map((one) => written(one, 'signed'))", cases)
-    assert written == [f"{value:+.3f}" for value in cases]
+    cases = [0.0625, 0.1875, 0.0005, 0.0015, -0.0625, -0.00001, 0.0, 2.5, 12.0, 0.1235]
+    forms: tuple[Form, ...] = ("signed", "rate", "bits", "seconds")
+    for form in forms:
+        by_script = page.evaluate(
+            "([all, form]) => all.map((x) => written(x, form))", [cases, form]
+        )
+        assert by_script == [written(value, form) for value in cases]
+
+
+def test_the_script_decides_on_hostile_records_what_python_decides(
+    tmp_path: Path, open_page: Callable[..., Page]
+) -> None:
+    """Seeds, means, spreads, counts, differences, bold values and order; with a filter, too."""
+    for record in hostile.results(tmp_path)[2]:
+        RecordStore(tmp_path).write(record, None)
+    script = "[...document.querySelectorAll('.tables')].map((one) => one.innerHTML)"
+    snapshot = RecordIndex(tmp_path).refresh()
+    few = {"method": ["cfq", "fp32", "ptq"]}
+    for chosen in ({"seed": ["0", "3", "4"]}, few, {}):
+        path = tmp_path / "page.html"
+        html = overview(snapshot, Selection(chosen), source="Here.", exported=True)
+        path.write_text(html, encoding="utf-8")
+        page = open_page(path.as_uri())
+        by_python = page.evaluate(script)
+        page.evaluate("applyFilters()")
+        by_script = page.evaluate(script)
+        assert [bare(text) for text in by_script] == [bare(text) for text in by_python]
+        # Under the filters no two rows that differ may be compared.
+        assert ("<strong>" in by_script[0]) == (chosen == {})
+    notes = page.locator("#tradeoff-charts figure:first-child tbody td:last-child")
+    text = notes.all_text_contents()
+    assert "0.150 ± 0.000, compas, mlp2, W4A8, actions paper, solver search, kappa 0.1" in text
+
+
+def bare(html: str) -> str:
+    """Cells with their marks; without what only one of both writes, such as buttons of heads."""
+    kept = re.sub(r"<(?!/?strong|/?t[drh])[^>]*>", "", html)
+    return "".join(re.sub(r"<(/?\w+)[^>]*>", r"<\1>", kept).split())
 
 
 def test_filter_sort_and_open_a_run(server: Dashboard, open_page: Callable[..., Page]) -> None:
@@ -153,7 +193,7 @@ def test_charts_have_names_and_their_numbers_as_a_table(
     charts = page.get_by_role("img")
     labels = [chart.get_attribute("aria-label") or "" for chart in charts.all()]
     assert [label.split(":")[0] for label in labels] == [
-        "compas, mlp2, A8, actions paper, solver search",
+        "compas, mlp2, A8, actions paper, solver search, kappa 0.1",
         "boundary error against accuracy",
         "boundary error against drift",
         "boundary error against average weight bits",

@@ -246,7 +246,7 @@ def test_a_record_of_images_gives_its_settings_back() -> None:
         ({"data": "mnist", "actions": "german/paper"}, "are images and actions .* for tables"),
         ({"data": "german", "actions": "mnist/latent"}, "are tables and actions .* for images"),
         ({"data": "mnist", "overrides": ["evaluation.shift=noise"]}, "is for tables"),
-        ({"data": "mnist", "overrides": ["data.kind=sounds"]}, "unknown data.kind 'sounds'"),
+        ({"data": "mnist", "overrides": ["data.kind=sounds"]}, "data.kind .* cannot be overridden"),
         ({"data": "mnist", "overrides": ["data.target.against=[8]"]}, "is also one of 'against'"),
         ({"data": "celeba", "overrides": ["actions.fixed=[Smiling]"]}, "both editable and fixed"),
     ],

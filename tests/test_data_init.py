@@ -10,7 +10,9 @@ import yaml
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.settings import Settings
 from cfq_bench.data.draft import draft
-from cfq_bench.data.inspection import gives_away, guess_favourable, guess_target, inspect
+from cfq_bench.data.formats import look
+from cfq_bench.data.inspection import inspect
+from cfq_bench.data.label import gives_away, guess_favourable, guess_target
 from cfq_bench.data.table import load_table
 from cfq_bench.errors import UserError
 from tests.test_cli import call, one_line_error, records
@@ -76,7 +78,7 @@ def test_what_a_draft_says(tmp_path: Path) -> None:
     for words in (
         "left out Unnamed: 0: an id",
         "left out Loan_ID: text",
-        "left out Applied: text",
+        "left out Applied: dates",
         "left out Country: always NL",
         "left out Amount: mostly numbers, but 'n.k.' in row",
         "rows have missing values: imputed",
@@ -150,9 +152,11 @@ def test_what_cannot_be_drafted_is_one_line(
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "does not exist" in one_line_error(call("data", "init", tmp_path / "a.csv"))
-    assert "must end in one of .csv" in one_line_error(call("data", "init", tmp_path / "a.xlsx"))
+    assert "must end in .csv" in one_line_error(call("data", "init", tmp_path / "a.xlsx"))
+    file = tmp_path / "a.csv"
+    file.write_text("a,y\n1,0\n1,1\n1,0\n1,1\n")
     with pytest.raises(UserError, match="no column is left to be a feature"):
-        draft(pd.DataFrame({"a": [1] * 4, "y": [0, 1, 0, 1]}), "a.csv", "b.yaml", None, None)
+        draft(look(file), "a.csv", "b.yaml", None, None)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,8 @@ def test_the_target_is_named_or_stands_at_an_end() -> None:
     assert guess_target(frame, "a.csv", None) == "approved"
     assert guess_target(frame.drop(columns="approved"), "a.csv", None) == "last"
     assert guess_target(frame, "a.csv", "loan") == "loan"
+    with pytest.raises(UserError, match=r"'half' has the value 0\.5; a target has words or whole"):
+        guess_target(frame.assign(half=[0.5, 1, 0.5, 1]), "a.csv", " half ")
 
 
 def test_a_column_that_tells_the_target_is_noted(tmp_path: Path) -> None:
@@ -187,7 +193,7 @@ def test_a_column_that_tells_the_target_is_noted(tmp_path: Path) -> None:
     frame = lender().assign(Repaid=lambda f: f["Loan_Status"])[["Age", "Repaid", "Loan_Status"]]
     file = tmp_path / "loans.csv"
     frame.to_csv(file, index=False)
-    assert "review Repaid: tells the target almost alone" in call("data", "init", file).stdout
+    assert "review Repaid: the target in other words" in call("data", "init", file).stdout
 
 
 def test_awkward_columns() -> None:

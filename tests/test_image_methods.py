@@ -105,14 +105,16 @@ METHODS = [
 ]
 
 
-WITH_SKIPS = {"ptq", "lsq", "mixed_hawq", "prune_quant", "kd_quant"}
-"""Methods that are fitted on a network with sums as well, each in one way at least."""
 CASES = [("small_cnn", case) for case in METHODS] + [
-    ("resnet18", case) for case in METHODS if case[0] in WITH_SKIPS and len(case) != 2
+    ("resnet18", case)
+    for case in METHODS
+    if case[0] in ("ptq", "mixed_hawq", "kd_quant") or "quantization.layers=first_last_8" in case
 ]
 
 
-@pytest.mark.parametrize(("backbone", "case"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("backbone", "case"), CASES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
+)
 def test_methods_deploy_what_they_claim(case: tuple[str, ...], backbone: str, folder: Path) -> None:
     budget = "budget.avg_bits=6" if "first_last_8" in case[-1] else "budget.avg_bits=3.5"
     context = context_of(case[0], folder, budget, *case[1:], backbone=backbone)

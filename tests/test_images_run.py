@@ -72,10 +72,7 @@ def options(folder: Path, tmp_path: Path, cache_dir: Path) -> Options:
     [
         ("mnist", "fp32", "mlp2"),
         ("mnist", "cf_ptq", "small_cnn"),
-        ("mnist", "cfq", "mlp2"),
         ("mnist", "cfq", "resnet18"),
-        ("mnist", "mixed_hawq", "mlp2"),
-        ("mnist", "prune_quant", "mlp2"),
         ("celeba", "cfq_distilled", "mlp2"),
         ("celeba", "cfq_group", "mlp2"),
     ],

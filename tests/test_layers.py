@@ -32,6 +32,7 @@ LAYERS = [
     "tracking",
     "statistics",
     "results",
+    "aggregate",
     "figures",
     "report",
     "dashboard",

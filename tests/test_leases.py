@@ -175,12 +175,15 @@ def test_what_the_killed_left_goes_at_once_and_what_may_be_alive_stays(tmp_path:
     mine, dead = (
         f".tmp-{maker().rpartition('-')[0]}-{pid}-0a-clock" for pid in (os.getpid(), gone)
     )
-    for name in (mine, dead, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "a.lease", "b.lease"):
+    for name in (mine, dead, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease"):
         (tmp_path / name).write_text("")
     (tmp_path / dead.replace("0a", "0b")).mkdir()
-    leases.sweep(lambda run: run == "a")
-    kept = {mine, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease"}
+    at_work = held(Leases(tmp_path), "again")  # its record is stale
+    dead_lease(leases, age_s=0)
+    leases.sweep(lambda run: run in ("run", "again"))
+    kept = {mine, ".tmp-00000000-1-0a-clock", ".clock-1-00112233", "b.lease", "again.lease"}
     assert {path.name for path in tmp_path.iterdir()} == kept
+    at_work.release()
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))
     leases.sweep(lambda run: False)
@@ -221,30 +224,10 @@ class Killed:
         return [begun.count(run_id(config)) for config in self.configs]
 
 
-class Here:
-    """A worker in this process: it works when it is started."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.started = plan, 0
-
-    def start(self) -> None:
-        self.started = 1
-        work(self.plan)
-
-    def alive(self) -> int:
-        return self.started
-
-    def ended(self) -> list[str]:
-        return []
-
-    def stop(self) -> None:
-        """It has ended."""
-
-
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Killed:
     monkeypatch.setitem(sys.modules, "cfq_bench.experiment", light.FAKE)
-    monkeypatch.setattr("cfq_bench.suites.run.make_workers", lambda plan, _: Here(plan))
+    monkeypatch.setattr("cfq_bench.suites.run.make_workers", lambda plan, _: light.Here(plan))
     monkeypatch.setattr("cfq_bench.suites.run.POLL_S", 0.0)
     return Killed(tmp_path)
 

@@ -23,6 +23,9 @@ from cfq_bench.teacher.r_margin import RMargin, hinge
 MakeContext = Callable[..., Context]
 Batch = tuple[Tensor, Tensor, Tensor]
 
+BRIEF = "data.fit.teacher_epochs=2"
+"""For what does not ask how good a teacher is."""
+
 
 def teacher_context(context: Context) -> TeacherContext:
     settings, data = context.settings, context.data
@@ -84,7 +87,7 @@ def test_points_lie_in_the_action_set_and_follow_the_model(make_context: MakeCon
 
 
 def test_r_margin_raises_the_margin_at_recourse_points(make_context: MakeContext) -> None:
-    length = "data.fit.teacher_epochs=60"
+    length = "data.fit.teacher_epochs=40"
     none = make_context("fp32", "teacher=r_margin", "teacher.weight=0.0", length)
     some = make_context("fp32", "teacher=r_margin", length)
     assert mean_margin(some) > mean_margin(none) + 0.3
@@ -100,7 +103,7 @@ def test_disagreement_is_the_mean_variance_of_the_logits() -> None:
 
 
 def test_identical_members_do_not_disagree(make_context: MakeContext) -> None:
-    context = make_context("fp32", "teacher=r_consistency", "teacher.weight=100.0")
+    context = make_context("fp32", "teacher=r_consistency", "teacher.weight=100.0", BRIEF)
     objective = RConsistency(context.settings.teacher, teacher_context(context))
     x, y, rows = batch(context)
     apart = float(objective.loss((x, y, rows)).detach())
@@ -112,7 +115,7 @@ def test_identical_members_do_not_disagree(make_context: MakeContext) -> None:
 
 
 def test_members_differ_and_the_teacher_is_the_first(make_context: MakeContext) -> None:
-    context = make_context("fp32", "teacher=r_consistency")
+    context = make_context("fp32", "teacher=r_consistency", BRIEF)
     inner = teacher_context(context)
     members = RConsistency(context.settings.teacher, inner).members()
     assert len(members) == context.settings.teacher.members
@@ -124,7 +127,7 @@ def test_members_differ_and_the_teacher_is_the_first(make_context: MakeContext) 
 def test_the_distilled_teacher_is_no_member_and_is_near_the_average(
     make_context: MakeContext,
 ) -> None:
-    context = make_context("fp32", "teacher=r_consistency", "teacher.deploy=distilled")
+    context = make_context("fp32", "teacher=r_consistency", "teacher.deploy=distilled", BRIEF)
     inner = teacher_context(context)
     objective = RConsistency(context.settings.teacher, inner)
     assert all(member is not inner.network for member in objective.members())
@@ -153,8 +156,8 @@ def changed_keys() -> Iterator[tuple[str, bool]]:
 def test_a_teacher_s_key_names_the_action_set_where_it_matters(
     name: str, depends: bool, make_context: MakeContext
 ) -> None:
-    paper = make_context("fp32", f"teacher={name}")
-    strict = make_context("fp32", f"teacher={name}", "actions=german/strict")
+    paper = make_context("fp32", f"teacher={name}", BRIEF)
+    strict = make_context("fp32", f"teacher={name}", "actions=german/strict", BRIEF)
     keys = [teacher_key(one.settings, one.data, one.actions) for one in (paper, strict)]
     assert (keys[0] != keys[1]) == depends
     answers = [

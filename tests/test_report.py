@@ -10,6 +10,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from cfq_bench.aggregate.comparisons import decide, hindrances_of
+from cfq_bench.aggregate.numbers import label_of
+from cfq_bench.aggregate.places import arranged
 from cfq_bench.cli.main import main
 from cfq_bench.config.loader import known_names
 from cfq_bench.config.suite import SuiteRun, expand, load_suite, select
@@ -20,15 +23,18 @@ from cfq_bench.record.archive import Archive, Validity, pack, read_archive, stor
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import build_report
-from cfq_bench.report.comparisons import hindrances_of
 from cfq_bench.report.latex import escaped, latex_table
 from cfq_bench.report.layout import Cell, Table
 from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.page import record_page, result_table
 from cfq_bench.report.paper_map import paper_map
 from cfq_bench.report.paper_side import beside
-from cfq_bench.report.places import arranged, label_of
 from cfq_bench.report.write import files_of, write_report
 from cfq_bench.results.collect import Results, collect
+from cfq_bench.statistics.bootstrap import Interval
+from cfq_bench.statistics.paired import Difference
+
+pytestmark = pytest.mark.usefixtures("without_pdf")
 
 VALUES: dict[str, float | None] = {
     "task/acc": 0.85,
@@ -86,20 +92,24 @@ def report(results: Results, baseline: str | None = None) -> Any:
 def test_the_answer_says_what_holds_and_what_is_not_decided() -> None:
     found = report(made(spread_out))
     by_title = {finding.title: finding.sentences for finding in found.answers[0].findings}
-    (below,) = by_title["Holds: boundary error below LSQ's"]
+    (below,) = by_title["Holds: boundary error lower than LSQ's"]
     assert below.startswith(
-        "CFQ's boundary error is below LSQ's on 3 of 3 data sets, clearly on 3 "
+        "CFQ's boundary error is lower than LSQ's on 3 of 3 data sets, clearly on 3 "
         "(mean difference -0.050, 95 % interval -0.050 to -0.050, seeds 0, 1, "
         "sign test over data sets p = 0.25)."
     )
     undecided = by_title["Not decided"]
-    assert [text.split("'s")[0] for text in undecided] == ["PACT", "MixedPrec"]
+    assert [text.split("'s")[0] for text in undecided] == ["PACT"]
+    # MixedPrec's records say what LSQ's do: it is no comparison of its own.
+    assert found.summary.startswith("Of 2 comparisons")
+    (same,) = found.answers[-1].findings
+    assert same.sentences == ["LSQ and MixedPrec are the same networks on adult, german, compas."]
 
 
 def test_another_baseline_turns_the_answer_round() -> None:
     found = report(made(spread_out), "CFQ")
     titles = [finding.title for finding in found.answers[0].findings]
-    assert "Does not hold: boundary error above CFQ's" in titles
+    assert "Does not hold: boundary error higher than CFQ's" in titles
     with pytest.raises(UserError, match="LSX"):
         report(made(spread_out), "LSX")
 
@@ -126,14 +136,14 @@ def test_what_stops_a_row_from_being_better(ours: Metrics, reasons: list[str]) -
     found = made(lambda run: {**BETTER, **ours} if run.row == "CFQ" else {})
     (setting,) = arranged(found.finished)
     for place in setting.places.values():
-        assert hindrances_of(place, "CFQ", "LSQ") == reasons
+        assert hindrances_of(place, "CFQ") == reasons
 
 
 def test_nothing_to_lower_is_no_hindrance() -> None:
     nothing = dict.fromkeys(BETTER, 0.0)
     (setting,) = arranged(made(lambda run: nothing).finished)
     for place in setting.places.values():
-        assert hindrances_of(place, "CFQ", "LSQ") == []
+        assert hindrances_of(place, "CFQ") == []
 
 
 def marked(found: Any, metric: str) -> set[str]:
@@ -162,13 +172,120 @@ def test_rows_that_differ_in_their_seeds_are_told() -> None:
     records = [record_of(run, spread_out(run)) for run in kept]
     found = report(collect("table1", runs(), records))
     (table,) = (table for table in found.cells if "compas" in table.name)
-    others = [line[0].text for line in table.rows if line[0].text != "CFQ"]
+    assert "Compared on seeds 0, 1, which most rows have." in table.notes
     assert (
-        f"Rows differ in their seeds (seeds 0, 1: {', '.join(others)}; seed 1: CFQ): "
-        "differences are over common seeds."
+        "On seeds of their own, never marked as best: CFQ (seed 1); their differences are over "
+        "the seeds that the baseline has too."
     ) in table.notes
     (cfq,) = (line for line in table.rows if line[0].text == "CFQ")
-    assert cfq[-1].text == "-0.050 (one seed)"
+    assert [cfq[1].text, cfq[-1].text] == ["1 (own)", "-0.050 (one seed)"]
+    note = "On seeds of their own, never marked as best: CFQ on adult (seed 1), CFQ on german"
+    assert any(text.startswith(note) for text in found.overviews[0].notes)
+    assert not any(cell.best for cell in cfq)
+
+
+def changed(run: SuiteRun, **evaluation: Any) -> SuiteRun:
+    """A run with other settings of its evaluation, under the same label."""
+    settings = run.settings
+    own = settings.evaluation.model_copy(update=evaluation)
+    settings = settings.model_copy(update={"evaluation": own})
+    return replace(run, settings=settings, run_id=run_id(settings.model_dump(mode="json")))
+
+
+def test_rows_that_measure_on_other_people_stand_in_tables_of_their_own() -> None:
+    every = [changed(run, split="validation") if run.row == "CFQ" else run for run in runs()]
+    results = collect("table1", every, [record_of(run, spread_out(run)) for run in every])
+    found = report(results)
+    assert [table.caption for table in found.cells if "compas" in table.name] == [
+        "compas, test rows",
+        "compas, validation rows",
+    ]
+    assert not [text for text in sentences(found) if text.startswith("CFQ")]
+    (drawing,) = (one for one in found.drawings if one.name == "boundary-error")
+    assert "Measured on test rows and validation rows." in drawing.caption
+
+
+def sentences(found: Any) -> list[str]:
+    return [text for one in found.answers for part in one.findings for text in part.sentences]
+
+
+def test_two_rows_of_one_label_are_told_apart() -> None:
+    def two(run: SuiteRun) -> SuiteRun:
+        return replace(changed(run, group_min_rows=7), row="LSQ") if run.row == "PACT" else run
+
+    every = [two(run) for run in runs()]
+    results = collect("table1", every, [record_of(run, spread_out(run)) for run in every])
+    rows = {result.row for result in results.finished}
+    assert len(rows) == 6
+    (other,) = rows - {"FP32", "FT32", "LSQ", "MixedPrec", "CFQ"}
+    assert other.startswith("LSQ (")
+    assert "evaluation.group_min_rows=7" in other
+
+
+@pytest.mark.parametrize(
+    ("by_data", "verdict"),
+    [
+        ([(-0.2, 0.01), (-0.1, 0.01), (-0.1, 0.2)], "lower"),
+        ([(0.2, 0.01), (0.1, 0.01), (0.1, 0.2)], "higher"),
+        # Holds on 2 of 5: the mean's interval alone is no verdict.
+        ([(-0.4, 0.01), (-0.2, 0.01), (0.01, 0.2), (0.01, 0.2), (0.01, 0.2)], "mixed"),
+        ([(-0.4, 0.01), (-0.2, 0.01), (0.05, 0.01)], "mixed"),
+        ([(-0.4, 0.01), (0.4, 0.01)], "mixed"),
+        ([(-0.01, 0.2), (-0.02, 0.3)], "not decided"),
+        ([(-0.4, None), (-0.2, None)], "not decided"),
+    ],
+)
+def test_verdicts_need_an_interval_and_agreement(
+    by_data: list[tuple[float, float | None]], verdict: str
+) -> None:
+    def made_up(mean: float, half: float | None) -> Difference:
+        interval = None if half is None else Interval(mean, mean - half, mean + half)
+        return Difference(mean, interval, (0, 1), (mean, mean), over_rows=False)
+
+    found = [made_up(*pair) for pair in by_data]
+    halves = [half for _, half in by_data if half is not None]
+    overall = sum(mean for mean, _ in by_data) / len(by_data)
+    assert decide(made_up(overall, max(halves) / 3 if halves else None), found) == verdict
+
+
+def test_means_over_data_sets_and_their_difference_are_at_the_same_seeds() -> None:
+    """One data set has one seed: then no interval, and means at that seed."""
+    kept = [run for run in runs() if run.axes["data"] != "german" or run.settings.seed == 1]
+
+    def metrics(run: SuiteRun) -> Metrics:
+        return {**spread_out(run), "task/acc": 0.5 + 0.1 * run.settings.seed}
+
+    found = report(collect("table1", runs(), [record_of(run, metrics(run)) for run in kept]))
+    (table,) = found.overviews
+    texts = [cell.text for cell in table.rows[-1]]
+    cfq = dict(zip(table.head, texts, strict=True))
+    assert cfq["row"] == "CFQ"
+    assert cfq["mean difference to LSQ"] == "-0.050 (one seed)"
+    assert cfq["mean accuracy"] == "0.600"
+    assert cfq["boundary error, adult"] == "0.105 ± 0.007"
+    assert cfq["boundary error, german"] == "0.110"
+    assert any("at seed 1." in note for note in table.notes)
+    assert not [text for text in sentences(found) if "95 % interval" in text]
+
+
+def test_no_failure_in_any_seed_has_an_upper_bound() -> None:
+    none = {"recourse/vd": 0.0, "recourse/vd_adverse": 0.0, "recourse/boundary_error": 0.0}
+
+    def record(run: SuiteRun) -> Record:
+        made_up = record_of(run, none if run.row in ("CFQ", "FP32") else spread_out(run))
+        counts = {"recourse/vd": 30, "recourse/vd_adverse": 50}
+        return made_up.model_copy(update={"counts": {**counts, "recourse/boundary_error": 30}})
+
+    found = report(collect("table1", runs(), [record(run) for run in runs()]))
+    (table,) = (table for table in found.cells if "compas" in table.name)
+    numbers = {(n["row"], n["metric"]): n for n in table.numbers}
+    high = 3.8415 / (60 + 3.8415)  # z^2 / (n + z^2), two seeds of 30 people
+    assert numbers["CFQ", "recourse/vd"]["wilson_high"] == pytest.approx(high, abs=1e-4)
+    assert numbers["LSQ", "recourse/vd"]["wilson_high"] is None
+    assert numbers["LSQ", "recourse/vd"]["of_seeds"] == 2
+    (note,) = (note for note in table.notes if "Wilson" in note)
+    assert "boundary error of CFQ: 0.035" in note
+    assert "FP32" not in note  # it is the teacher itself
 
 
 def test_runs_that_failed_or_are_missing_are_told() -> None:
@@ -178,6 +295,18 @@ def test_runs_that_failed_or_are_missing_are_told() -> None:
     assert found.state[0] == f"Runs: {len(every) - 2} finished, 0 skipped, 1 failed, 1 missing."
     assert found.state[2] == f"Made by: cfq-bench 1.2 at 0123456789 ({len(every) - 2} runs)."
     assert "RuntimeError: it broke <down>" in found.state[3]
+
+
+def test_a_run_says_on_which_rows_it_measured_and_how_few_they_are() -> None:
+    run = changed(runs()[0], split="validation")
+    record = record_of(run, {"recourse/vd": 0.0})
+    record = record.model_copy(update={"counts": {"recourse/vd": 61, "task/acc": 105}})
+    for text in (result_table(record, Path("x.json")), record_page(record, None)):
+        assert text.splitlines()[0].endswith("seed 0, validation rows)")
+        assert "accuracy of f_q on the validation split" in text
+        (vd,) = (line for line in text.splitlines() if line.startswith("  VD  "))
+        assert "0.000 n=61     [0.000, 0.059] share of teacher actions" in vd
+        assert "test split" not in text
 
 
 # --- the paper beside ---
@@ -194,19 +323,36 @@ def paper_says(metric: str, row: str, ours: Callable[[SuiteRun], Metrics]) -> st
 
 
 @pytest.mark.parametrize(
-    ("cfq", "mixed", "verdict"),
+    ("cfq", "mixed", "spread", "verdict"),
     [
-        (0.065, 0.4, "agrees"),  # the paper: CFQ .061, MixedPrec .121
-        (0.3, 0.4, "same order"),
-        (0.5, 0.4, "opposite order"),
-        (0.4, 0.4, "differs"),  # a tie has no order
+        (0.065, 0.4, 0.0005, "agrees"),  # the paper: CFQ .061 ± .008, MixedPrec .121
+        (0.065, 0.4, 0.05, "cannot tell"),  # within, but ours is wider than its gap to MixedPrec
+        (0.3, 0.4, 0.0005, "same order"),
+        (0.5, 0.4, 0.0005, "opposite order"),
+        (0.4, 0.4, 0.0005, "differs"),  # a tie has no order
+        (0.3, 0.4, 0.05, "cannot tell"),
     ],
 )
-def test_verdicts(cfq: float, mixed: float, verdict: str) -> None:
+def test_verdicts(cfq: float, mixed: float, spread: float, verdict: str) -> None:
     def metrics(run: SuiteRun) -> Metrics:
-        return {"recourse/vd": {"CFQ": cfq, "MixedPrec": mixed}.get(run.row, 0.9)}
+        own = {"CFQ": cfq, "MixedPrec": mixed}.get(run.row, 0.9)
+        return {"recourse/vd": own + spread * (run.settings.seed - 0.5)}
 
     assert paper_says("vd", "cfq", metrics) == verdict
+
+
+def test_one_seed_cannot_tell() -> None:
+    one = [result for result in made(lambda run: {}).finished if result.seed == 0]
+    assert {found.verdict for found in beside("table1", one)} == {"cannot tell"}
+
+
+def test_without_a_spread_the_paper_s_rounding_counts() -> None:
+    def metrics(vd: float) -> Callable[[SuiteRun], Metrics]:
+        return lambda run: {"recourse/vd": vd if run.row == "FP32" else 0.3}
+
+    assert paper_says("vd", "fp32", metrics(0.0004)) == "agrees"  # .000
+    # The paper's teacher is below its MixedPrec, and so is ours.
+    assert paper_says("vd", "fp32", metrics(0.0006)) == "same order"
 
 
 def test_what_was_not_run_is_no_number() -> None:
@@ -221,7 +367,7 @@ def test_what_was_not_run_is_no_number() -> None:
 def test_our_vd_never_stands_alone() -> None:
     found = beside("table1", made(lambda run: {}).finished)
     said = {one.beside for one in found if one.value.metric == "vd" and one.ours is not None}
-    assert said == {"VD adverse 0.100, boundary error 0.150, drift +0.000"}
+    assert said == {"VD adverse 0.100, boundary error 0.150, drift 0.000"}
 
 
 def test_the_map_names_rows_axes_and_metrics_that_exist() -> None:

@@ -429,7 +429,7 @@ def test_found_actions_hold_in_raw_units(
     task: Callable[..., Task], name: str, data_name: str, backbone: str
 ) -> None:
     here = task(data_name, backbone)
-    x, solver = here.data.test.x[:150], solver_named(name)
+    x, solver = here.data.test.x[:70], solver_named(name)
     for target, kappa in ((1, KAPPA), (0, 0.5)):
         targets = torch.full((len(x),), target)
         solution = solver.solve(here.teacher, here.space, x, targets, kappa)
@@ -463,8 +463,10 @@ def test_found_actions_hold_in_every_kind_of_set(
             assert bool((solution.margin[solution.found] > KAPPA).all())
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize(("data_name", "count"), [("compas", 260), ("german", 60)])
+@pytest.mark.parametrize(
+    ("name", "data_name", "count"),
+    [("search", "compas", 260), ("pgd", "compas", 260)],
+)
 def test_a_row_s_answer_does_not_depend_on_its_company(
     task: Callable[..., Task], name: str, data_name: str, count: int
 ) -> None:
@@ -484,7 +486,7 @@ def test_a_row_s_answer_does_not_depend_on_its_company(
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     some = shuffled[: count // 3]
     doubled = torch.cat([everything, everything])[: count + 7]
-    alone = [torch.tensor([int(i)]) for i in whole.found.nonzero()[:6, 0]]
+    alone = [torch.tensor([int(i)]) for i in whole.found.nonzero()[:1, 0]]
     for rows in (shuffled, some, doubled, *alone):
         assert same(solve(rows), taken(whole, rows))
     torch.set_num_threads(2)

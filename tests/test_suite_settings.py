@@ -192,6 +192,30 @@ def test_no_method_is_forgotten(shipped: dict[str, list[SuiteRun]]) -> None:
     assert methods == set(known_names("method"))
 
 
+def test_a_new_method_is_in_the_suite_of_every_method(
+    shipped: dict[str, list[SuiteRun]], tmp_path: Path
+) -> None:
+    (tmp_path / "method").mkdir()
+    copy = known_names("method")["lsq"].read_text()
+    (tmp_path / "method" / "mine.yaml").write_text(copy)
+    runs = expand(load_suite("every_method", tmp_path), tmp_path)
+    known = {run.run_id for run in shipped["every_method"]}
+    new = [run for run in runs if run.run_id not in known]
+    assert len(runs) == len(known) + len(new)
+    assert [(run.row, run.settings.method.name) for run in new] == [("mine", "mine")] * 4
+
+
+def test_every_method_is_a_choice_of_the_suite(tmp_path: Path) -> None:
+    rows = [{"label": "A", "method": "lsq", "overrides": ["training.lr=0.1"]}]
+    runs = load(tmp_path, rows=rows, every_method=True, axes={"seed": [0]})
+    others = sorted(set(known_names("method")) - {"lsq"})
+    assert [run.row for run in runs] == ["A", *others]
+    assert {run.row for run in load(tmp_path, rows=rows)} == {"A"}
+    like = tmp_path / "like.yaml"
+    like.write_text("about: like\nlike: every_method\naxes: {seed: [3]}\n")
+    assert {run.settings.method.name for run in expand(load_suite(str(like)))} == {*others, "lsq"}
+
+
 def test_headline_compares_at_identical_bits(shipped: dict[str, list[SuiteRun]]) -> None:
     bits: dict[tuple[str, str], set[str]] = {}
     people: dict[tuple[str, str], set[str]] = {}

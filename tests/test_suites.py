@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,12 @@ from cfq_bench.files import run_id
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites import run as suites
+from cfq_bench.suites.lease import read_holder
 from cfq_bench.suites.order import in_order
 from cfq_bench.suites.run import ExecutorName, Progress, SuiteOptions, run_suite
 from cfq_bench.suites.worker import Plan
 from tests.support import light_suite as light
+from tests.support.waiting import ended, output_of, wait_for
 
 LONG = "data.fit.epochs=60"
 
@@ -85,34 +85,12 @@ def undisturbed(run: SuiteRun, folder: Path) -> dict[str, float | None]:
     return measured(answer(run.settings, Options(results_dir=folder, wandb="disabled")).record)
 
 
-class Lights:
-    """Workers whose runs take milliseconds."""
-
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder = plan, folder
-        self.workers: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        self.workers.append(light.start(self.plan, self.folder))
-
-    def alive(self) -> int:
-        return sum(worker.poll() is None for worker in self.workers)
-
-    def ended(self) -> list[str]:
-        over = [worker for worker in self.workers if worker.poll() is not None]
-        self.workers = [worker for worker in self.workers if worker not in over]
-        return [f"exit code {worker.returncode}" for worker in over if worker.returncode]
-
-    def stop(self) -> None:
-        for worker in self.workers:
-            assert worker.stdin is not None
-            worker.stdin.close()
-            worker.wait(20)
-
-
 @pytest.fixture
-def lights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suites, "make_workers", lambda plan, _: Lights(plan, tmp_path))
+def lights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs take milliseconds, in this process."""
+    monkeypatch.setitem(sys.modules, "cfq_bench.experiment", light.FAKE)
+    monkeypatch.setattr(suites, "make_workers", lambda plan, _: light.Here(plan))
+    monkeypatch.setattr(suites, "POLL_S", 0.0)
 
 
 def test_first_runs_of_teachers_come_first() -> None:
@@ -170,7 +148,7 @@ def test_workers_of_several_calls_repeat_nothing(tmp_path: Path) -> None:
     configs = light.many_configs(20)
     plan = Plan(configs, str(tmp_path / "results"), wandb="disabled")
     workers = [light.start(plan, tmp_path) for _ in range(3)]
-    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
+    assert [ended(worker) for worker in workers] == [0, 0, 0]
     names = sorted(run_id(config) for config in configs)
     assert sorted(light.lines(tmp_path / "results/attempts")) == names
 
@@ -204,15 +182,11 @@ def test_a_suite_on_the_command_line(
     assert {file: file.read_bytes() for file in store.runs_dir.iterdir()} == before
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-
-
 def test_an_interrupted_suite_leaves_nothing_half_done_and_goes_on(
-    write_suite: Callable[..., Path], results: Path, tmp_path: Path
+    write_suite: Callable[..., Path],
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = write_suite(LONG)
     process = subprocess.Popen(
@@ -224,11 +198,11 @@ def test_an_interrupted_suite_leaves_nothing_half_done_and_goes_on(
     )
     runs = suite_runs(path)
     store = RecordStore(results)
-    wait_for(lambda: store.path(runs[0].run_id).exists())
-    wait_for(lambda: (results / "leases" / f"{runs[1].run_id}.lease").exists())
-    pid = json.loads((results / "leases" / f"{runs[1].run_id}.lease").read_text())["pid"]
+    lease = results / "leases" / f"{runs[1].run_id}.lease"
+    wait_for("the second run", lease.exists, lambda: [results, *results.rglob("*")])
+    pid = wait_for("its holder", lambda: read_holder(lease)).pid
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = output_of(process)
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == (
         "mine: interrupted; 1 of 2 runs recorded; the same command goes on"
@@ -238,42 +212,11 @@ def test_an_interrupted_suite_leaves_nothing_half_done_and_goes_on(
     assert [record.run_id for record in store.all()] == [runs[0].run_id]
     assert list((results / "leases").iterdir()) == []
     assert [p for p in store.runs_dir.iterdir() if p.name.startswith(".tmp-")] == []
+    monkeypatch.setattr(suites, "make_workers", lambda plan, _: light.Here(plan))
     again = call(path, results)
     assert again.exit_code == 0, again.output
     assert "2 done, 0 failed, 0 skipped; 1 were there before" in again.stdout
     assert measured(store.read(runs[1].run_id)) == undisturbed(runs[1], tmp_path / "alone")
-
-
-@pytest.mark.parametrize("host", ["here", "elsewhere"])
-def test_a_killed_worker_s_run_is_taken_over(
-    host: str, write_suite: Callable[..., Path], results: Path, tmp_path: Path
-) -> None:
-    (run,) = suite_runs(write_suite(LONG, rows=[{"label": "LSQ", "method": "lsq"}]))
-    cache = tmp_path / "cache"
-    plan = Plan(
-        [run.settings.model_dump(mode="json")],
-        str(results),
-        cache_dir=str(cache),
-        wandb="disabled",
-        expiry_s=1.0,
-    )
-    plan.write(tmp_path / "plan.json")
-    worker = [sys.executable, "-m", "cfq_bench.suites.worker", str(tmp_path / "plan.json")]
-    first = subprocess.Popen(worker, stdin=subprocess.PIPE)
-    wait_for(lambda: cache.is_dir() and any(p.is_file() for p in cache.rglob("*")))
-    first.kill()  # the teacher is trained, the method is not
-    first.wait()
-    store = RecordStore(results)
-    lease = results / "leases" / f"{run.run_id}.lease"
-    assert lease.exists()
-    assert not store.path(run.run_id).exists()
-    if host == "elsewhere":
-        lease.write_text(json.dumps({**json.loads(lease.read_text()), "host": "another"}))
-    second = subprocess.Popen(worker, stdin=subprocess.PIPE)
-    wait_for(lambda: store.path(run.run_id).exists())
-    assert second.wait(30) == 0
-    assert not lease.exists()
-    assert measured(store.read(run.run_id)) == undisturbed(run, tmp_path / "alone")
 
 
 @pytest.mark.parametrize(

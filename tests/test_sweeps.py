@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -427,7 +426,7 @@ class TestSearch:
 
     def test_calls_that_are_killed_as_a_whole_give_up_no_point(self, place: Place) -> None:
         space = light.search_space(trials=3)
-        for _ in range(4):
+        for _ in range(3):
             run_workers(SearchJob(space, place, light.deadly_point), 2, nothing)
         SearchJob(space, place, light.light_point).work(0, nothing)
         study = open_study(space, place.folder(space))
@@ -435,15 +434,12 @@ class TestSearch:
         points = [trial.params["method.eta"] for trial in complete(study)]
         assert len(points) == len(set(points)) == 3
 
-    @pytest.mark.slow
-    def test_sixteen_processes_share_one_journal(self, place: Place) -> None:
-        space = light.search_space(trials=48)
-        begin = time.monotonic()
-        assert run_workers(SearchJob(space, place, light.light_point), 16, nothing)
-        assert time.monotonic() - begin < 120
+    def test_five_processes_share_one_journal(self, place: Place) -> None:
+        space = light.search_space(trials=30)
+        assert run_workers(SearchJob(space, place, light.light_point), 5, nothing)
         done = complete(open_study(space, place.folder(space)))
-        assert len(done) == len({trial.params["method.eta"] for trial in done}) == 48
-        assert len(trials_of(space, place)) == 48
+        assert len(done) == len({trial.params["method.eta"] for trial in done}) == 30
+        assert len(trials_of(space, place)) == 30
 
 
 class TestClaims:

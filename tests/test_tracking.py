@@ -263,28 +263,18 @@ class TestOnline:
 class TestProcess:
     """What only a process of its own can show: its output, its imports, its end."""
 
-    def test_a_lightning_fit_is_silent_and_tidy(self, tmp_path: Path) -> None:
-        done = run_script(LIGHTNING_FIT, tmp_path / "runs")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        assert list((tmp_path / "cwd").iterdir()) == []
-        # torchmetrics imports matplotlib, which keeps its list of fonts there.
-        assert {path.name for path in (tmp_path / "home").glob("*/*")} <= {"matplotlib"}
-        (run,) = offline_runs(tmp_path / "runs")
-        assert len([row for row in run.history if "train/loss" in row]) == 4
-
-    @pytest.mark.parametrize("mode", ["auto", "online"])
     def test_a_refused_port_ends_offline(
-        self, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("WANDB_API_KEY", KEY)
-        begin = time.monotonic()
-        done = run_script(REFUSED, tmp_path / "runs", mode)
-        assert time.monotonic() - begin < 20
-        (directory,) = (tmp_path / "runs").glob("wandb/offline-run-*")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert f"wandb sync {directory}" in done.stdout
-        (run,) = offline_runs(tmp_path / "runs")
-        assert run.exit_code == 0
+        done = run_script(REFUSED, tmp_path / "runs", "auto", "online")
+        directories = list((tmp_path / "runs").glob("wandb/offline-run-*"))
+        assert (done.returncode, done.stderr, len(directories)) == (0, "", 2)
+        for directory, line in zip(
+            sorted(directories), sorted(done.stdout.splitlines()), strict=True
+        ):
+            assert f"wandb sync {directory}" in line
+        assert [run.exit_code for run in offline_runs(tmp_path / "runs")] == [0, 0]
 
     def test_disabled_imports_no_wandb(self, tmp_path: Path) -> None:
         done = run_script(DISABLED, tmp_path / "runs")
@@ -303,45 +293,12 @@ def start(mode):
     )
 """
 
-LIGHTNING_FIT = """
-import lightning
-import torch
-
-class Batches:
-    def __iter__(self):
-        return iter([torch.ones(3, 2), torch.zeros(3, 2)])
-
-    def __len__(self):
-        return 2
-
-class Line(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(2, 1)
-
-    def training_step(self, batch):
-        loss = self.layer(batch).square().mean()
-        self.log("train/loss", loss)
-        return loss
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-with start("offline") as tracker:
-    trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=tracker.logger, log_every_n_steps=1,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        default_root_dir=sys.argv[1],
-    )
-    trainer.fit(Line(), Batches())
-    tracker.finish({"train/loss": 0.5})
-"""
-
 REFUSED = """
 tracking.INIT_TIMEOUT_S = 2.0
-with start(sys.argv[2]) as tracker:
-    tracker.finish({"validity": 0.5})
-print(tracker.note)
+for mode in sys.argv[2:]:
+    with start(mode) as tracker:
+        tracker.finish({"validity": 0.5})
+    print(tracker.note)
 """
 
 DISABLED = """

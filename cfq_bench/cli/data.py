@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-FOLDER = click.Path(path_type=Path, file_okay=False)
-FILE = click.Path(path_type=Path, dir_okay=False)
+from cfq_bench.cli.options import FILE, FOLDER
 
 _conf_dir = click.option("--conf-dir", type=FOLDER, help="Your own folder of YAML files.")
 _data_dir = click.option(
@@ -44,14 +43,14 @@ def list_data(conf_dir: Path | None, data_dir: Path | None) -> None:
 @click.option("--favourable", help="Its value that a person hopes for.  [default: guessed]")
 @click.option("--force", is_flag=True, help="Overwrite the YAML files.")
 def init(file: Path, target: str | None, favourable: str | None, force: bool) -> None:
-    """Draft the YAML files of a CSV or parquet file of your own, beside it.
+    """Draft the YAML files of a table of your own (CSV and the like, or parquet), beside it.
 
     Kinds, transforms, the target and what a person may change are guesses; comments in the files
     say what to review.
     """
-    from cfq_bench.config.base import TABLE_FILES
+    from cfq_bench.config.tablefile import TABLE_FILES
     from cfq_bench.data.draft import draft
-    from cfq_bench.data.reading import read_file
+    from cfq_bench.data.formats import look
     from cfq_bench.errors import UserError
     from cfq_bench.files import write_atomic
 
@@ -61,8 +60,11 @@ def init(file: Path, target: str | None, favourable: str | None, force: bool) ->
         if path.exists() and not force:
             raise UserError(f"{path} exists already: review it, or overwrite it with --force")
     if not file.name.lower().endswith(TABLE_FILES):
-        raise UserError(f"{file}: the name must end in one of {', '.join(TABLE_FILES)}")
-    found = draft(read_file(file), file.name, actions_path.name, target, favourable)
+        raise UserError(
+            f"{file}: the name must end in .csv, .tsv, .tab or .txt (also with .gz, .xz, .bz2 or "
+            ".zip behind), or in .parquet"
+        )
+    found = draft(look(file, target), file.name, actions_path.name, target, favourable)
     write_atomic(data_path, found.data.encode())
     write_atomic(actions_path, found.actions.encode())
     click.echo(f"wrote {data_path} and {actions_path}; review the comments in both")

@@ -7,22 +7,35 @@ import click
 
 from cfq_bench import __version__
 from cfq_bench.cli.dashboard import dashboard, wandb_workspace
-from cfq_bench.cli.data import FOLDER, data
+from cfq_bench.cli.data import data
+from cfq_bench.cli.options import FOLDER
 from cfq_bench.cli.report import report
 from cfq_bench.cli.reproduce import reproduce
 from cfq_bench.cli.results import results
 from cfq_bench.cli.sweep import sweep
 from cfq_bench.errors import UserError
+from cfq_bench.files import explain
 
 
 class _Group(click.Group):
-    """Turns `UserError` into one line and exit code 2, and Ctrl-C into exit code 130."""
+    """Turns `UserError` into one line and exit code 2, and Ctrl-C into exit code 130.
+
+    What the operating system refuses, a folder that turned read-only or a full disk, is one line
+    too.
+    """
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except UserError as error:
             click.echo(f"error: {error}", err=True)
+            ctx.exit(2)
+        except BrokenPipeError:
+            raise  # who reads along has had enough: click knows
+        except OSError as error:
+            if error.filename is None:
+                raise  # not of a file: nothing that another folder would mend
+            click.echo(f"error: {explain(f'use {error.filename}', error)}", err=True)
             ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("interrupted; nothing was recorded", err=True)
@@ -329,8 +342,9 @@ def compare(
 ) -> None:
     """Compare records: mean and spread over seeds, one table per data set and setting.
 
-    Rows of a table share everything but the method and the seed. The last column is the paired
-    difference of the boundary error to lsq at the same seeds.
+    Rows of a table share everything but the method and the seed, and are compared at the same
+    seeds ("3 of 5": a row has more; "own": it lacks some, and is shown on its own). The last column
+    is the paired difference of the boundary error to label training.
     """
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.compare import comparison

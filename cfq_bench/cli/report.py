@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cfq_bench.cli.data import FILE, FOLDER
+from cfq_bench.cli.options import FILE, FOLDER
 
 
 @click.command()

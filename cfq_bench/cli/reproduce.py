@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cfq_bench.cli.data import FILE, FOLDER
+from cfq_bench.cli.options import FILE, FOLDER
 from cfq_bench.record.record import Record
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _run_again(
 
 def _page(found: "Reproduced") -> str:
     """One table, the metrics that are beyond the spread, and the machines."""
-    from cfq_bench.report.page import format_metric
+    from cfq_bench.aggregate.numbers import format_metric
 
     heads = ("run", "what", "metrics", "equal", "printed", "within", "beyond")
     rows: list[tuple[str, ...]] = [heads]

@@ -109,10 +109,10 @@ def run_and_report(name: str, runs: list[SuiteRun], options: suites.SuiteOptions
 
 def _overviews(name: str, runs: list[SuiteRun], results_dir: Path) -> str:
     """A table of all rows for every setting of the suite."""
+    from cfq_bench.aggregate.comparisons import Compared
+    from cfq_bench.aggregate.places import arranged
     from cfq_bench.report.cells import overview_table
-    from cfq_bench.report.comparisons import Compared
     from cfq_bench.report.markdown import markdown_table
-    from cfq_bench.report.places import arranged
     from cfq_bench.results.collect import collect
 
     store = RecordStore(results_dir)

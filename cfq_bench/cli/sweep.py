@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cfq_bench.cli.data import FILE, FOLDER
+from cfq_bench.cli.options import FILE, FOLDER
 from cfq_bench.tracking.mode import Mode
 
 

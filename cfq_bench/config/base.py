@@ -1,8 +1,16 @@
 """The base of every settings model, and the settings that plug-in files extend."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from cfq_bench.text import hidden
 
@@ -22,9 +30,6 @@ def _one_line(text: str) -> str:
 Label = Annotated[str, AfterValidator(_one_line)]
 """What tables, pages and messages call something."""
 
-TABLE_FILES = (".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".csv.zip", ".parquet")
-"""Names of files that are a table; any other ``loader`` is a module."""
-
 
 class Frozen(BaseModel):
     """A settings model: frozen, finite, without unknown keys, without silent type conversion.
@@ -39,6 +44,21 @@ class Frozen(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+
+class Later(Frozen):
+    """Has settings that came later and change nothing by default: they are left out of the dump
+    until they do, so that runs of before keep their names.
+    """  # noqa: D205 (one sentence)
+
+    LATER: ClassVar[tuple[str, ...]] = ()
+    """Names of those settings."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unsaid = {name for name in self.LATER if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in dump(self).items() if name not in unsaid}
 
 
 class Named(Frozen):

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cfq_bench.config.base import TABLE_FILES, MethodSettings, Named
+from cfq_bench.config.base import MethodSettings, Named
 from cfq_bench.config.explain import explain
 from cfq_bench.config.groups import FILES, GROUPS, IN_BASE, group_settings_class
 from cfq_bench.config.images import ImageSettings
 from cfq_bench.config.overrides import apply, parse_overrides
 from cfq_bench.config.settings import Settings
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.config.yaml import read_named, read_yaml
 from cfq_bench.errors import UserError, unknown_name
 from cfq_bench.files import is_file

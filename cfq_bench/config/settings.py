@@ -1,6 +1,6 @@
 """The whole configuration of one run. The numbers are in ``conf/``; here is what they mean."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
@@ -10,6 +10,7 @@ from cfq_bench.config.base import (
     BackboneSettings,
     Fraction,
     Frozen,
+    Later,
     MethodSettings,
     Named,
     NonNegative,
@@ -19,6 +20,7 @@ from cfq_bench.config.base import (
 )
 from cfq_bench.config.fit import FitSettings
 from cfq_bench.config.images import ImageSettings, LatentSettings, SemanticSettings
+from cfq_bench.config.tablefile import TABLE_FILES, TEXT_FILES, TableFile
 from cfq_bench.config.uncertainty import UncertaintySettings
 from cfq_bench.errors import UserError
 
@@ -28,8 +30,10 @@ Shift = Literal["none", "noise", "reweight", "imbalance"]
 ImageActions = LatentSettings | SemanticSettings
 
 
-class FeatureSettings(Frozen):
+class FeatureSettings(Later):
     """One column of a table."""
+
+    LATER: ClassVar[tuple[str, ...]] = ("missing_codes",)
 
     kind: FeatureKind
     """numeric: real; integer: whole numbers; ordinal: ordered categories; categorical: a set."""
@@ -39,6 +43,8 @@ class FeatureSettings(Frozen):
     """Applied to numeric and integer columns before they are standardized."""
     order: list[str] | None = None
     """Ordinal columns: the categories from lowest to highest."""
+    missing_codes: Annotated[list[int | float | str], Field(min_length=1)] | None = None
+    """Values that stand for a missing one in this column, such as -9 or 999."""
 
     @model_validator(mode="after")
     def _order_fits_kind(self) -> "FeatureSettings":
@@ -67,11 +73,11 @@ class SplitSettings(Frozen):
     """Share of the train rows set aside for validation: no fit ever sees them."""
 
 
-class DataSettings(Named):
+class DataSettings(Named, TableFile):
     """A table: where it comes from, its columns, its label, its split."""
 
     loader: str
-    """Module with ``load(data_dir) -> Table``, or a CSV or parquet file."""
+    """Module with ``load(data_dir) -> Table``, or a text file (CSV and the like) or parquet."""
     target: TargetSettings
     features: Annotated[dict[str, FeatureSettings], Field(min_length=1)]
     protected: list[str]
@@ -93,6 +99,18 @@ class DataSettings(Named):
             raise ValueError(f"protected feature {unknown[0]!r} is not one of the features")
         if self.target.column in self.features:
             raise ValueError(f"the target {self.target.column!r} is also listed as a feature")
+        return self
+
+    @model_validator(mode="after")
+    def _file_is_ones_own(self) -> "DataSettings":
+        fields = TableFile.model_fields
+        for name in TableFile.LATER:
+            if getattr(self, name) == fields[name].default:
+                continue
+            of_text = name in ("encoding", "separator")
+            if not self.loader.lower().endswith(TEXT_FILES if of_text else TABLE_FILES):
+                kind = "a text file" if of_text else "a file"
+                raise ValueError(f"{name!r} is for {kind} of one's own, and {self.loader} is none")
         return self
 
 

@@ -8,6 +8,8 @@ its own file gives::
     about: table 1 on my data
     like: table1
     axes: {data: [mine.yaml], seed: [0, 1]}
+
+``every_method: true`` adds the methods that have no row, so that a new one need not be listed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +33,7 @@ NAMES = ("data", "backbone", "teacher", "solver", "actions", "regime")
 KEYS = {"budget": "budget.avg_bits", "cost": "actions.cost", "shift": "evaluation.shift"}
 """Axes whose values are those of one setting."""
 
-GRID = ("overrides", "axes", "rows", "include", "exclude")
+GRID = ("overrides", "axes", "rows", "every_method", "include", "exclude")
 """What a suite takes from the one that it is like."""
 
 Value = str | int | float
@@ -83,6 +85,9 @@ class Grid(Frozen):
 class SuiteSettings(Grid, Named):
     """One suite."""
 
+    every_method: bool = False
+    """Whether methods that no row has get a row of their own, after the others: all that
+    ``conf/method`` has, yours of ``--conf-dir`` included, labelled by their names."""
     tables: list[str] = Field(default_factory=list)
     """What it answers in the paper, such as table1 or figure3."""
     include: list[Grid] = Field(default_factory=list)
@@ -119,9 +124,14 @@ def load_suite(name: str, conf_dir: Path | None = None) -> SuiteSettings:
     """
     path, raw = _read(name, conf_dir, [])
     try:
-        return SuiteSettings.model_validate(raw)
+        suite = SuiteSettings.model_validate(raw)
     except ValidationError as error:
         raise explain(error, SuiteSettings, "", str(path), set()) from None
+    if not suite.every_method:
+        return suite
+    there = {row.method for row in suite.rows}
+    others = [Row(label=m, method=m) for m in known_names("method", conf_dir) if m not in there]
+    return suite.model_copy(update={"rows": [*suite.rows, *others]})
 
 
 def _read(name: str, conf_dir: Path | None, above: list[str]) -> tuple[Path, dict[str, Any]]:
@@ -228,12 +238,13 @@ def _seeds(
     settings = load_settings(
         row.method, **names, overrides=[*lines, *row.overrides], conf_dir=conf_dir
     )
+    config = settings.model_dump(mode="json")
     seeds = grid.axes.get("seed", [settings.seed])
     for seed in seeds:
         places = {"data": settings.data.name, **cell, "seed": str(seed)}
         if not _left_out({**places, "row": row.label}, exclude):
             one = settings.model_copy(update={"seed": seed})
-            yield SuiteRun(row.label, places, one, run_id(one.model_dump(mode="json")))
+            yield SuiteRun(row.label, places, one, run_id({**config, "seed": seed}))
 
 
 def _left_out(places: dict[str, str], exclude: list[Condition]) -> bool:

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from cfq_bench.dashboard.summary import Run, summarize
+from cfq_bench.aggregate.runs import Run, read_run
 from cfq_bench.errors import UserError
 from cfq_bench.files import explain
 from cfq_bench.record.store import RecordStore
@@ -93,7 +93,7 @@ class RecordIndex:
         self._forget(run_id)
         path = self.store.path(run_id)
         try:
-            self._runs[run_id] = summarize(json.loads(path.read_bytes()), run_id)
+            self._runs[run_id] = read_run(json.loads(path.read_bytes()), run_id)
         except (OSError, ValueError, RecursionError, UserError) as error:
             self._problems[run_id] = f"{path.name}: {error}"
 

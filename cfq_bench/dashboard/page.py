@@ -11,12 +11,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from cfq_bench.dashboard.aggregate import Cell, seed_order, spread, tables
+from cfq_bench.aggregate.labels import Labels, label
+from cfq_bench.aggregate.runs import Run
+from cfq_bench.aggregate.tables import Cell, cell_of, tables
 from cfq_bench.dashboard.index import Snapshot
-from cfq_bench.dashboard.labels import Labels, label
 from cfq_bench.dashboard.payload import as_json, payload
 from cfq_bench.dashboard.run_page import RunPage
-from cfq_bench.dashboard.summary import Run
 from cfq_bench.dashboard.views import View, views
 from cfq_bench.text import shown as visibly
 
@@ -156,7 +156,7 @@ def _filters(runs: Iterable[Run], selection: Selection) -> list[dict[str, Any]]:
     for name, title in FILTERS.items():
         chosen = selection.chosen.get(name, ())
         known = {getattr(run, name) for run in runs} | set(chosen)
-        order = sorted(known, key=_number_first if name == "budget" else seed_order)
+        order = sorted(known, key=_number_first)
         options = [{"text": text, "chosen": text in chosen} for text in order]
         boxes.append({"name": name, "title": title, "options": options})
     return boxes
@@ -175,6 +175,6 @@ def _run_lines(
     """Every run, the newest first, with the columns of the comparison."""
     lines = []
     for run in sorted(snapshot.runs, key=lambda run: (run.utc, run.run_id), reverse=True):
-        cells = [spread([run.values.get(c.key)], c.form) for c in view.columns]
+        cells = [cell_of([run.values.get(c.key)], c.form, 1) for c in view.columns]
         lines.append(RunLine(run, labels.row(run), selection.has(run), cells))
     return lines

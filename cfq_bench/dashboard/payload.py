@@ -4,10 +4,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from cfq_bench.aggregate.columns import metric_column
+from cfq_bench.aggregate.labels import Labels
+from cfq_bench.aggregate.rows import BITS, FULL_PRECISION_BITS, NEAR, PAIRED, winnable
+from cfq_bench.aggregate.runs import GROUP_METRICS, Run
+from cfq_bench.aggregate.tables import PAIRED_ABOUT, PAIRED_LABEL
 from cfq_bench.dashboard.index import Snapshot
-from cfq_bench.dashboard.labels import Labels
-from cfq_bench.dashboard.summary import GROUP_METRICS, Run
-from cfq_bench.dashboard.views import BASELINE, PAIRED, View, metric_column, value_keys
+from cfq_bench.dashboard.views import View, value_keys
 
 CHART_METRICS = (
     "recourse/boundary_error",
@@ -35,23 +38,32 @@ def payload(snapshot: Snapshot, labels: Labels, shown: list[View]) -> dict[str, 
             ("curve", labels.curves),
         )
     }
-    rows = labels.order()
-    row_place = {row: i for i, row in enumerate(rows)}
+    row_place = {text: i for i, text in enumerate(labels.order)}
     return {
         "version": snapshot.version,
         "keys": keys,
         "groupKeys": GROUP_METRICS,
-        "views": [asdict(view) for view in shown],
+        "views": [_view(view) for view in shown],
         "metrics": [asdict(metric_column(key)) for key in CHART_METRICS],
-        "paired": {"key": PAIRED, "baseline": BASELINE},
+        "paired": {"key": PAIRED, "label": PAIRED_LABEL, "about": PAIRED_ABOUT},
+        "bits": {"key": BITS, "full": FULL_PRECISION_BITS, "near": NEAR},
         "tables": list(labels.tables.values()),
+        "baselines": [labels.baselines[key] for key in labels.tables],
         "curves": list(labels.curves.values()),
-        "rows": rows,
+        "rows": labels.order,
         "problems": snapshot.problems,
         "runs": [
             {**_run(run, keys, place), "row": row_place[labels.row(run)]} for run in snapshot.runs
         ],
     }
+
+
+def _view(view: View) -> dict[str, Any]:
+    """A view, and of every column whether its best value is marked."""
+    content = asdict(view)
+    for column in content["columns"]:
+        column["marked"] = not view.by_group and winnable(column["key"])
+    return content
 
 
 def _run(run: Run, keys: list[str], place: dict[str, dict[str, int]]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cfq_bench.aggregate.numbers import format_metric
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import METRICS
 from cfq_bench.record.store import RecordStore
-from cfq_bench.report.page import format_metric
+from cfq_bench.statistics.rates import certain_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,6 +149,9 @@ def _metrics(values: Mapping[str, Any], counts: Mapping[str, Any]) -> list[list[
         value = values[key]
         known = value is None or isinstance(value, int | float)
         text = format_metric(key, value) if known else str(value)
+        bounds = certain_bounds(key, value, counts) if known else None
+        if bounds is not None:
+            text += f" [{bounds[0]:.3f}, {bounds[1]:.3f}]"
         about = ("-", "-") if info is None else (_BETTER[info.higher_is_better], info.about)
         lines.append([label, text, str(counts.get(key, "-")), *about])
     return lines

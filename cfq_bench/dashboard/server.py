@@ -1,9 +1,14 @@
 """The dashboard's server: this machine alone, read only, nothing from or to anywhere else."""
 
+import io
 import json
+import socket
+import sys
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cfq_bench.dashboard.index import RecordIndex
@@ -14,6 +19,9 @@ from cfq_bench.errors import UserError
 HOST = "127.0.0.1"
 MOST_ROWS = 500
 """Rows that broke, on the page of one run."""
+PATIENCE_S = 10.0
+"""From an answer, or the start of a connection, to the end of the next request's head; and for
+taking an answer. A connection that is idle or slow for longer is closed."""
 
 
 class Dashboard(ThreadingHTTPServer):
@@ -22,6 +30,7 @@ class Dashboard(ThreadingHTTPServer):
     Args:
         results_dir: folder of the results.
         port: 0 takes any that is free.
+        patience_s: as `PATIENCE_S`.
 
     Raises:
         UserError: the port is taken.
@@ -30,8 +39,8 @@ class Dashboard(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, results_dir: Path, port: int) -> None:
-        self.results_dir = results_dir
+    def __init__(self, results_dir: Path, port: int, patience_s: float = PATIENCE_S) -> None:
+        self.results_dir, self.patience_s = results_dir, patience_s
         self.index = RecordIndex(results_dir)
         self._rendered: tuple[str, str, bytes] | None = None
         try:
@@ -50,6 +59,11 @@ class Dashboard(ThreadingHTTPServer):
         """Names that a request may come under; others are a web site that resolves to here."""
         return {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever went away before the answer is nobody's news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
     def page(self, query: str) -> bytes:
         """The overview for one state of the filters, rendered again only if something changed."""
         snapshot = self.index.refresh()
@@ -67,14 +81,45 @@ def source_line(results_dir: Path) -> str:
     return f"Records of {results_dir}."
 
 
+class _Until(io.RawIOBase):
+    """What a socket receives, until a moment: a byte now and then does not hold a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.end = 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.end - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError("the request did not come in time")
+        self.connection.settimeout(left)
+        return self.connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Dashboard
     server_version = "cfq-bench"
     sys_version = ""
     protocol_version = "HTTP/1.1"
 
+    def setup(self) -> None:
+        """Read with a deadline; the rest as usual."""
+        super().setup()
+        self.rfile.close()
+        self.received = _Until(self.connection)
+        self.rfile = io.BufferedReader(self.received)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, and answer it; close the connection where none comes in time."""
+        self.received.end = time.monotonic() + self.server.patience_s
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         """Answer one request."""
+        self.connection.settimeout(self.server.patience_s)
         if self.headers.get("Host") not in self.server.hosts():
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, f"open {self.server.url} instead")
             return

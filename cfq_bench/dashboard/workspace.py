@@ -8,11 +8,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from cfq_bench.aggregate.columns import COMPARED, metric_column
+from cfq_bench.aggregate.rows import PAIRED
 from cfq_bench.dashboard.payload import CHART_METRICS
-from cfq_bench.dashboard.views import PAIRED, metric_column
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import METRICS
-from cfq_bench.report.compare import COLUMNS
 
 if TYPE_CHECKING:
     from wandb_workspaces.workspaces import Section, Workspace
@@ -110,7 +110,7 @@ def _comparison() -> "Section":
             groupby_aggfunc="mean",
             groupby_rangefunc="stddev",
         )
-        for key in COLUMNS
+        for key in COMPARED
     ]
     return _section("Methods", panels)
 

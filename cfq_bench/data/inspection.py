@@ -1,41 +1,35 @@
-"""Looking at the columns of an unknown table: what kind each is, and which is the label."""
+"""Looking at the columns of an unknown table: what kind each is, and what may be done to it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 import torch
 
 from cfq_bench.config.settings import FeatureKind, FeatureSettings
-from cfq_bench.data.reading import written_numbers
+from cfq_bench.config.tablefile import TableFile
+from cfq_bench.data.codes import are_days, are_years, codes_in
+from cfq_bench.data.judgement import DATE, Judgement, judge_name, judge_words
+from cfq_bench.data.numbers import POINT, is_like_number, numbers_in, units_in
 from cfq_bench.data.schema import FeatureSchema
-from cfq_bench.errors import UserError, some
+from cfq_bench.data.words import counted, named, plain, shown, spelled_alike
+from cfq_bench.errors import some
 
-TARGET_NAMES = re.compile(
-    r"target|label|class|outcome|approv|default|decision|status|risk|good|bad|paid|repa|accept|"
-    r"churn|fraud|dlq|delinq|recid|hired|admit|subscri|^y$",
-    re.IGNORECASE,
-)
-BAD_NAMES = re.compile(
-    r"default|risk|fraud|churn|dlq|delinq|recid|bad|late|denied|reject|bankrupt|arrest|loss",
-    re.IGNORECASE,
-)
-GOOD_VALUES = "1 yes y true good approved accepted accept paid fully_paid repaid granted low pass"
-BAD_VALUES = (
-    "0 no n false bad denied rejected reject unpaid default defaulted high fail charged_off"
-)
-PERSONAL = re.compile(
-    r"(^|[_\W])(sex|gender|race|ethnic\w*|nationality|national_origin|native\w*|religion|"
-    r"marital\w*|married|disab\w*|foreign\w*|citizen\w*|birth\w*)([_\W]|$)",
-    re.IGNORECASE,
-)
-AGE = re.compile(r"(^|[_\W])age([_\W]|$)", re.IGNORECASE)
 ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|key|index|row|number|no|unnamed)([_\W]|$)", re.IGNORECASE)
 MANY_CATEGORIES = 50
 MOST_CATEGORIES = 1000
 RARE = 20
 """Rows below which a category may be absent from a train split."""
+_REACH = 0.005
+"""Share of the rows beyond each end of what an action may reach, as in the drafted `bounds`."""
+_MONTH = "(?:jan|feb|mar|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z]*"
+_DATE = re.compile(
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?"  # 2020-01-31, 31/1/20
+    r"|(19|20)\d\d[-/.]\d{1,2}|\d{1,2}[-/.](19|20)\d\d"  # 2020-01
+    rf"|(\d{{1,2}}[-. ]+)?{_MONTH}[-. ,]+(\d{{1,2}},? +)?\d{{2,4}}",  # 31 Jan 2020, Jan 31, 2020
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -46,49 +40,45 @@ class Column:
     kind: FeatureKind | None = None
     """None: left out."""
     log1p: bool = False
+    order: list[str] | None = None
+    """Ordinal: the categories from lowest to highest."""
     rare: bool = False
     """A category that a train split may not have."""
     notes: list[str] = field(default_factory=list)
-    personal: bool = False
-    action: str = "any"
+    questions: list[str] = field(default_factory=list)
+    """What only a person can know."""
+    codes: list[int] = field(default_factory=list)
+    """Values that may stand for a missing one."""
+    judgement: Judgement = field(default_factory=Judgement)
+    low: float | None = None
+    high: float | None = None
+    """Ends of what an action may reach, where a code would be one."""
 
 
-def inspect(column: pd.Series) -> Column:
-    """Kind of one column, or why it is left out."""
+def inspect(column: pd.Series, how: TableFile = POINT) -> Column:
+    """Kind of one column, or why it is left out.
+
+    Args:
+        column: as `read_file` gives it.
+        how: how the file writes numbers.
+    """
     found = Column(str(column.name))
     known = column.dropna()
     if known.empty:
         found.notes.append("no values")
     elif known.nunique() == 1:
-        found.notes.append(f"always {plain(known.iloc[0])}")
+        found.notes.append(f"always {shown(plain(known.iloc[0]))}")
     elif pd.api.types.is_datetime64_any_dtype(column):
         found.notes.append("dates; turn them into numbers of days or months")
+    elif isinstance(known.dtype, pd.CategoricalDtype):
+        _inspect_categories(found, known)
     elif pd.api.types.is_bool_dtype(known) or not pd.api.types.is_numeric_dtype(known):
-        _inspect_words(found, known)
+        _inspect_words(found, known, how)
     else:
         _inspect_numbers(found, known.astype(np.float64), known)
     if found.kind is not None:
-        _guess_action(found)
+        _judge(found, known)
     return found
-
-
-def gives_away(column: pd.Series, label: pd.Series) -> bool:
-    """Whether one column alone tells the label in 98 % of the rows, and guessing does not.
-
-    Such a column is often known only after the outcome. Numbers are looked at in twenty bins; a
-    category counts only where it has enough rows to be no accident.
-    """
-    known = column.notna()
-    column, label = column[known], label[known]
-    if pd.api.types.is_numeric_dtype(column) and column.nunique() > RARE:
-        column = pd.qcut(column.rank(method="dense"), 20, labels=False, duplicates="drop")
-    counts = pd.crosstab(column.astype(str), label.astype(str))
-    counts = counts[counts.sum(axis=1) >= RARE]
-    rows = counts.to_numpy().sum()
-    if rows < 0.9 * len(column) or counts.empty:
-        return False
-    guess = counts.sum(axis=0).max() / rows
-    return bool(counts.max(axis=1).sum() / rows > 0.98 and guess < 0.95)
 
 
 def _inspect_numbers(found: Column, numbers: pd.Series, known: pd.Series) -> None:
@@ -107,9 +97,17 @@ def _inspect_numbers(found: Column, numbers: pd.Series, known: pd.Series) -> Non
         found.rare = bool(known.value_counts().min() < RARE)
         found.notes.append("two values, read as categories")
         return
+    values = numbers.to_numpy()
+    if whole and are_days(values):
+        found.notes.append("dates; turn them into numbers of days or months")
+        return
     found.kind = "integer" if whole else "numeric"
-    spread = numbers.std()
-    skew = float(((numbers - numbers.mean()) ** 3).mean() / spread**3)
+    if whole and are_years(values):
+        found.judgement = DATE  # unless its name says more
+    found.codes = codes_in(values)
+    rest = numbers[~numbers.isin(found.codes)]
+    spread = rest.std()
+    skew = float(((rest - rest.mean()) ** 3).mean() / spread**3) if spread > 0 else 0.0
     found.log1p = bool(numbers.min() >= 0 and skew > 3 and distinct > 20)
     if whole and not _kept(numbers, "integer", found.log1p):
         if found.log1p and _kept(numbers, "integer", log1p=False):
@@ -121,6 +119,13 @@ def _inspect_numbers(found: Column, numbers: pd.Series, known: pd.Series) -> Non
         found.notes.append(f"{distinct} values: a count? If they are codes, kind: categorical")
     if found.log1p:
         found.notes.append("very skewed: log1p")
+    for code in found.codes:
+        rows = int((numbers == code).sum())
+        found.questions.append(f"{code} in {rows} rows stands apart: a code?")
+    if any(code < 0 for code in found.codes):
+        found.low = float(rest.quantile(_REACH, interpolation="lower"))
+    if any(code > 0 for code in found.codes):
+        found.high = float(rest.quantile(1 - _REACH, interpolation="higher"))
 
 
 def _kept(numbers: pd.Series, kind: FeatureKind, log1p: bool) -> bool:
@@ -132,22 +137,40 @@ def _kept(numbers: pd.Series, kind: FeatureKind, log1p: bool) -> bool:
     return float(error) < 0.1
 
 
-def _inspect_words(found: Column, known: pd.Series) -> None:
+def _inspect_categories(found: Column, known: pd.Series) -> None:
+    """A parquet file's own categories, which may have an order."""
+    names = [str(category) for category in known.cat.categories]
+    if known.cat.ordered and len(names) > 2 and len(names) <= MANY_CATEGORIES:
+        found.kind, found.order = "ordinal", names
+        return
+    _inspect_words(found, known.astype(object), POINT)
+
+
+def _inspect_words(found: Column, known: pd.Series, how: TableFile) -> None:
     words = known.astype(str)
     counts = words.value_counts()
-    numbers = pd.to_numeric(words, errors="coerce")
-    if numbers.notna().all():  # numbers that the file stores as words
-        _inspect_numbers(found, numbers.astype(np.float64), numbers)
-        return
-    written = written_numbers(words)
-    if written.notna().all():
-        _inspect_numbers(found, written.astype(np.float64), written)
-        if found.kind in ("numeric", "integer"):
-            found.notes.append(f"written like {words.iloc[0].strip()}, read as a number")
-        return
-    if numbers.notna().mean() > 0.9 and len(counts) > 20:
-        row = known.index[int(numbers.isna().to_numpy().argmax())]
-        found.notes.append(f"mostly numbers, but {words[row]!r} in row {row}: mend the file")
+    zeros = bool(words.str.fullmatch(r"0\d+").any())
+    if not zeros:
+        numbers = numbers_in(words, how)
+        if numbers.notna().all():
+            _inspect_numbers(found, numbers, numbers)
+            unlike = words[pd.to_numeric(words, errors="coerce").isna()]
+            if found.kind in ("numeric", "integer") and len(unlike):
+                found.notes.append(f"written like {shown(unlike.iloc[0])}, read as a number")
+            units = units_in(words[numbers != 0])
+            if found.kind is not None and len(units) > 1:
+                found.questions.append(f"written with {counted(units)}: the same unit?")
+            return
+        alike = words[words.map({word: is_like_number(word) for word in counts.index})]
+        if len(alike) > 0.9 * len(words) and len(counts) > 20 and not _dates(words):
+            row = known.index[int(numbers.isna().to_numpy().argmax())]
+            sign = f" (decimal: {how.decimal!r})" if is_like_number(words[row]) else ""
+            found.notes.append(
+                f"mostly numbers, but {named(words[row])} in row {row}{sign}: mend the file"
+            )
+            return
+    if _dates(words):
+        found.notes.append("dates; turn them into numbers of days or months")
         return
     if len(counts) > max(20, 0.5 * len(words)):
         found.notes.append("text: another value in almost every row")
@@ -155,98 +178,37 @@ def _inspect_words(found: Column, known: pd.Series) -> None:
     if len(counts) > MOST_CATEGORIES:
         found.notes.append(f"{len(counts):,} categories: pool them to use the column")
         return
-    if len(counts) > 20 and _dates(words):
-        found.notes.append("dates; turn them into numbers of days or months")
-        return
     found.kind = "categorical"
     found.rare = bool(counts.min() < RARE)
+    if zeros:
+        found.notes.append("codes with leading zeros, kept as text")
     if len(counts) > MANY_CATEGORIES:
         found.notes.append(f"{len(counts)} categories: consider pooling the rare ones")
     elif len(counts) > 2:
-        found.notes.append(
-            f"{some(map(str, sorted(counts.index)), 5)}; if they have an order, kind: ordinal"
-        )
+        listed = some(map(shown, sorted(counts.index)), 5)
+        found.notes.append(f"{listed}; if they have an order, kind: ordinal")
+    found.questions += alike_notes(words)
+
+
+def alike_notes(words: pd.Series) -> list[str]:
+    """Categories that may be one, spelled in several ways."""
+    groups = [counted(group) for group in spelled_alike(words)]
+    return [f"{some(groups, 3)} may be the same word: write it one way"] if groups else []
 
 
 def _dates(words: pd.Series) -> bool:
     sample = words.head(200)
-    return bool(sample.str.fullmatch(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?").mean() > 0.9)
+    return bool(sample.map(lambda word: _DATE.fullmatch(word.strip()) is not None).mean() > 0.9)
 
 
-def _guess_action(found: Column) -> None:
-    if PERSONAL.search(found.name):
-        found.personal = found.kind == "categorical"
-        found.action = "immutable"
-    elif AGE.search(found.name):
-        found.action = "immutable"
+def _judge(found: Column, known: pd.Series) -> None:
+    number = found.kind != "categorical"
+    judged = judge_name(found.name, number)
+    if judged == Judgement() and not number and known.nunique() <= MANY_CATEGORIES:
+        judged = judge_words(map(str, known.unique())) or judged
+    if judged != Judgement():
+        found.judgement = replace(judged, personal=judged.personal and not number)
 
 
 def _named_id(name: str) -> bool:
     return ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) is not None
-
-
-# --- the label ---
-
-
-def guess_target(frame: pd.DataFrame, file: str, given: str | None) -> str:
-    """The label column: as given, else the likeliest of those with two values.
-
-    Raises:
-        UserError: there is none, or the given one does not have two values.
-    """
-    if given is not None and given not in frame.columns:
-        raise UserError(f"{file}: no column {given!r}; the file has: {some(map(str, frame))}")
-    two = [str(name) for name in frame.columns if frame[name].nunique() == 2]
-    if given is not None:
-        if given not in two:
-            count = frame[given].nunique()
-            raise UserError(
-                f"{file}: column {given!r} has {count} values; a target has exactly 2: "
-                "derive a column with two values"
-            )
-        return given
-    if not two:
-        raise UserError(
-            f"{file}: no column has exactly 2 values, so none can be the target: derive one, for "
-            f"example approved yes or no; the file has: {some(map(str, frame))}"
-        )
-    named = [name for name in two if TARGET_NAMES.search(name) and not PERSONAL.search(name)]
-    ends = {str(frame.columns[-1]), str(frame.columns[0])}
-    for choice in ([n for n in named if n in ends], named, [n for n in two if n in ends], two):
-        if choice:
-            return choice[-1]
-    return two[-1]
-
-
-def guess_favourable(
-    column: pd.Series, name: str, file: str, given: str | None
-) -> tuple[object, bool]:
-    """The favourable raw value, and whether its own word says so."""
-    values = sorted(column.dropna().unique().tolist(), key=str)
-    if given is not None:
-        for value in values:
-            if plain(value) == given:
-                return value, True
-        raise UserError(
-            f"{file}: column {name!r} has no value {given!r}; its values are "
-            f"{plain(values[0])!r} and {plain(values[1])!r}"
-        )
-    words = [plain(value).strip().lower().replace(" ", "_") for value in values]
-    numbers_or_yes = {"1", "yes", "y", "true"}
-    good = [v for v, w in zip(values, words, strict=True) if w in GOOD_VALUES.split()]
-    bad = [v for v, w in zip(values, words, strict=True) if w in BAD_VALUES.split()]
-    choice = good[0] if len(good) == 1 else None
-    if choice is None and len(bad) == 1:
-        choice = next(value for value in values if value != bad[0])
-    if choice is None:
-        return values[-1], False
-    if plain(choice).strip().lower() in numbers_or_yes and BAD_NAMES.search(name):
-        return next(value for value in values if value != choice), False
-    return choice, plain(choice).strip().lower() not in numbers_or_yes
-
-
-def plain(value: object) -> str:
-    """A value as a person writes it: 1, not 1.0."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cfq_bench.cache import SETTLED_S, Memo, default_cache_dir
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.data.sources import locate, own_search, raw_files
 
 EMBEDDED = Path(__file__).parent / "embedded"

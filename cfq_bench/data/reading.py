@@ -1,6 +1,7 @@
-"""Reading table files: CSV (compressed or not) and parquet, errors in one line."""
+"""Reading table files: text (compressed or not) and parquet, errors in one line."""
 
 import lzma
+import warnings
 import zipfile
 import zlib
 from importlib import resources
@@ -9,13 +10,21 @@ from typing import Any
 
 import pandas as pd
 
+from cfq_bench.config.tablefile import TableFile
+from cfq_bench.data.fields import Words, guess_separator, parse
+from cfq_bench.data.numbers import inferred
+from cfq_bench.data.parquet import Reading, read_parquet
+from cfq_bench.data.text import decode, read_bytes
+from cfq_bench.data.words import shown
 from cfq_bench.errors import UserError
 
-# pandas' parser errors are ValueErrors (pyarrow's too); damaged archives raise what each format's
-# module defines.
+# pandas' parser errors are ValueErrors; damaged archives raise what each format's module defines.
 _UNREADABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
-_SEPARATORS = (";", "\t", "|")
-_WRITTEN = r"^[$€£]?\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)\s*[%$€£]?$"
+MISSING_WORDS = (
+    "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,"
+    "nan,null"
+).split(",")
+"""What stands for a missing value in text unless `missing_words` says other: pandas' own list."""
 
 
 def read_embedded(name: str) -> pd.DataFrame:
@@ -29,61 +38,63 @@ def read_embedded(name: str) -> pd.DataFrame:
         return read_csv(path)
 
 
-def read_file(path: Path) -> pd.DataFrame:
-    """Read a user's file: parquet by its suffix, else CSV. The row id is the position, from 0.
-
-    A CSV whose header has no comma but semicolons, tabs or bars is read with those.
-
-    Raises:
-        UserError: missing, unreadable, empty, or not of its format.
-    """
-    if path.suffix.lower() == ".parquet":
-        frame = _not_empty(path, _read(path, "parquet", pd.read_parquet))
-        return frame.reset_index(drop=True).rename(columns=str)
-    header = _read(path, "CSV", pd.read_csv, nrows=0)
-    if len(header.columns) == 1:
-        for separator in _SEPARATORS:
-            if separator in str(header.columns[0]):
-                return read_csv(path, sep=separator)
-    return read_csv(path)
-
-
 def read_csv(path: Path, **how: Any) -> pd.DataFrame:
-    """Read a CSV file (compressed or not) with a header line.
+    """Read a published CSV file (compressed or not), whose form is known.
 
     Args:
         path: the file.
         how: what `pandas.read_csv` should know of its form.
 
     Raises:
-        UserError: missing, unreadable, empty or not a CSV.
+        UserError: missing, unreadable, empty, not a CSV, or rows wider than the header.
     """
-    # low_memory=False: one type per column, not per chunk.
-    return _not_empty(path, _read(path, "CSV", pd.read_csv, low_memory=False, **how))
-
-
-def written_numbers(words: pd.Series) -> pd.Series:
-    """Numbers written as words, with a currency sign, thousands or per cent; NaN for other words.
-
-    >>> written_numbers(pd.Series(["13.5%", "$1,200", "-7", "1,5"])).tolist()
-    [13.5, 1200.0, -7.0, nan]
-    """
-    digits = words.astype(str).str.strip().str.extract(_WRITTEN, expand=False)
-    return pd.to_numeric(digits.str.replace(",", ""), errors="coerce")
-
-
-def _read(path: Path, form: str, reader: Any, **how: Any) -> pd.DataFrame:
     try:
-        frame: pd.DataFrame = reader(path, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # low_memory=False: one type per column, not per chunk. index_col=False: of rows wider
+            # than the header, pandas would make the first column the index, without a word.
+            frame: pd.DataFrame = pd.read_csv(path, low_memory=False, index_col=False, **how)
     except FileNotFoundError:
         raise UserError(f"data file {path} does not exist") from None
+    except pd.errors.ParserWarning:
+        raise UserError(
+            f"data file {path}: its rows have more fields than the header has names"
+        ) from None
     except _UNREADABLE as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"data file {path} cannot be read as {form}: {first}") from None
-    return frame
-
-
-def _not_empty(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+        raise UserError(
+            f"data file {path} cannot be read as CSV: {shown(error, 200) or type(error).__name__}"
+        ) from None
     if frame.empty:
         raise UserError(f"data file {path} has no rows")
     return frame
+
+
+def read_file(path: Path, how: TableFile) -> Reading:
+    """Read a user's file: parquet by its suffix, else text.
+
+    Raises:
+        UserError: missing, unreadable, empty, or not of the form that `how` says.
+    """
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path, how.missing_words or ())
+    return typed(read_words(path, how), how)
+
+
+def read_words(path: Path, how: TableFile) -> Words:
+    """The fields of a text file as it writes them.
+
+    Raises:
+        UserError: see `read_bytes`, `decode` and `parse`.
+    """
+    text = decode(read_bytes(path), how.encoding, path)
+    return parse(text, how.separator or guess_separator(text), path)
+
+
+def typed(words: Words, how: TableFile) -> Reading:
+    """Words as numbers, booleans and words, without those that stand for a missing value."""
+    missing = ["", *(MISSING_WORDS if how.missing_words is None else how.missing_words)]
+    columns = {
+        name: inferred(column, column.isin(missing).to_numpy(), how)
+        for name, column in words.frame.items()
+    }
+    return Reading(pd.DataFrame(columns), words.notes)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cfq_bench.config.settings import FeatureKind, FeatureSettings
+from cfq_bench.data.words import named, shown
 from cfq_bench.errors import UserError, some
 
 
@@ -220,9 +221,9 @@ class FeatureSchema:
         if bool(lost.any()):
             row, column = (int(i) for i in lost.nonzero()[0])
             raise UserError(
-                f"{source}: column {self.features[column].name!r}, row {frame.index[row]}: the "
-                f"value {raw[row, column]:.16g} is too large to be kept exactly as a standardized "
-                "float32: use larger units or kind: numeric"
+                f"{source}: column {named(self.features[column].name)}, row {frame.index[row]}: "
+                f"the value {raw[row, column]:.16g} is too large to be kept exactly as a "
+                "standardized float32: use larger units or kind: numeric"
             )
 
 
@@ -272,7 +273,7 @@ def _codes(column: pd.Series, feature: Feature) -> np.ndarray:
 
 def _unknown(column: pd.Series, position: int, feature: Feature, source: str) -> UserError:
     return UserError(
-        f"{source}: column {feature.name!r}, row {column.index[position]}: unknown category "
-        f"{str(column.iloc[position])!r}; known: {some(feature.categories)}; data.unseen=ignore "
-        "encodes it as none of them"
+        f"{source}: column {named(feature.name)}, row {column.index[position]}: unknown category "
+        f"{named(column.iloc[position])}; known: {some(map(shown, feature.categories))}; "
+        "data.unseen=ignore encodes it as none of them"
     )

@@ -11,7 +11,6 @@ Data sets that are embedded in the package need none of this. The others name th
 """
 
 import hashlib
-import os
 import sys
 import tempfile
 import zipfile
@@ -20,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cfq_bench.cache import default_cache_dir
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
+from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.errors import UserError
-from cfq_bench.files import write_atomic
+from cfq_bench.files import named_folder, write_atomic
 
 TIMEOUT_S = 20.0
 """Silence of a server after which a download is given up."""
@@ -96,13 +95,12 @@ def obtain_all(loader: str, data_dir: Path | None) -> dict[str, Path]:
 
 
 def named_data_dir(given: Path | None) -> Path | None:
-    """The folder of raw files: as given, else ``CFQ_BENCH_DATA``, else None.
+    """The folder of raw files: as given, else ``CFQ_BENCH_DATA`` (unless blank), else None.
 
     Raises:
         UserError: there is no such folder.
     """
-    named = os.environ.get("CFQ_BENCH_DATA", "")
-    folder = given if given is not None else Path(named).expanduser() if named != "" else None
+    folder = given if given is not None else named_folder("CFQ_BENCH_DATA")
     if folder is not None and not folder.is_dir():
         said = "CFQ_BENCH_DATA" if given is None else "--data-dir"
         raise UserError(f"{folder}, which {said} names, is no folder: name the one with the data")

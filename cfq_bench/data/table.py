@@ -8,10 +8,13 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from cfq_bench.config.base import TABLE_FILES
 from cfq_bench.config.plugin import load_module
 from cfq_bench.config.settings import DataSettings
-from cfq_bench.data.reading import read_file, written_numbers
+from cfq_bench.config.tablefile import TABLE_FILES
+from cfq_bench.data.checking import check_frame, check_kinds
+from cfq_bench.data.numbers import is_words, with_numbers
+from cfq_bench.data.reading import read_file
+from cfq_bench.data.words import named, plain, shown
 from cfq_bench.errors import UserError, some
 
 
@@ -25,6 +28,8 @@ class Table:
     """The file that the rows were read from, for error messages and provenance."""
     test_rows: np.ndarray | None = None
     """(N,) bool, where the source has a canonical test split."""
+    notes: tuple[str, ...] = ()
+    """What was not as one expects of a file, and what was made of it."""
 
 
 class Loader(Protocol):
@@ -71,7 +76,7 @@ def load_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
     table = read_table(settings, data_dir)
     if settings.missing == "drop":
         table = drop_missing(table, settings)
-    check_table(table, settings)
+    check_frame(table.frame, settings, table.source)
     return table
 
 
@@ -81,38 +86,62 @@ def read_table(settings: DataSettings, data_dir: Path | None = None) -> Table:
     Raises:
         UserError: the file cannot be read, or lacks a column.
     """
+    unusable: Mapping[str, str] = {}
     if settings.loader.lower().endswith(TABLE_FILES):
-        table = Table(read_file(Path(settings.loader)), settings.loader)
+        read = read_file(Path(settings.loader), settings)
+        table = Table(read.frame, settings.loader, notes=tuple(read.notes))
+        unusable = read.unusable
     else:
         loader: Loader = load_module(settings.loader).load
         table = loader(data_dir)
-    _require_columns(table.frame, [*settings.features, settings.target.column], table.source)
-    frame = _numbers_in_words(table.frame, settings)
-    return replace(table, frame=_whole_codes(frame, settings))
+    wanted = [*settings.features, settings.target.column]
+    _require_columns(table.frame, wanted, table.source, unusable)
+    return replace(table, frame=_as_settings_say(table.frame, settings))
 
 
-def _require_columns(frame: pd.DataFrame, wanted: Sequence[str], source: str) -> None:
+def _require_columns(
+    frame: pd.DataFrame, wanted: Sequence[str], source: str, unusable: Mapping[str, str]
+) -> None:
     missing = [name for name in wanted if name not in frame.columns]
+    if missing and missing[0] in unusable:
+        raise UserError(
+            f"{source}: column {named(missing[0])} holds {unusable[missing[0]]}, not one number, "
+            "word or date a row: leave it out, or derive columns from it"
+        )
     if missing:
         raise UserError(
-            f"{source}: column {missing[0]!r} is missing"
+            f"{source}: column {named(missing[0])} is missing"
             + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
-            + f"; it has: {some(map(str, frame.columns))}"
+            + f"; it has: {some(map(shown, frame.columns))}"
         )
 
 
-def _numbers_in_words(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
-    """Numbers that a file writes as words, such as 13.5% or $1,200; other words stay, to be named.
+def _as_settings_say(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
+    """Numbers where words are to be numbers, missing values where codes stand for them."""
+    frame = _without_codes(_numbers_in_words(frame, settings), settings)
+    return _whole_codes(frame, settings)
 
-    Per cent stay per cent: 13.5% is 13.5.
-    """
+
+def _without_codes(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
+    """Values that stand for a missing one are missing."""
     changed: dict[str, pd.Series] = {}
     for name, feature in settings.features.items():
+        if feature.missing_codes is None or name not in frame:
+            continue
+        codes = set(map(plain, feature.missing_codes))
         column = frame[name]
-        words = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
-        if feature.kind in ("numeric", "integer") and words:
-            numbers = written_numbers(column)
-            changed[name] = column.astype(object).where(numbers.isna(), numbers)
+        found = [value for value in column.dropna().unique() if plain(value) in codes]
+        changed[name] = column.where(~column.isin(found))
+    return frame.assign(**changed)
+
+
+def _numbers_in_words(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
+    """Numbers for words such as 13.5% or $1,200; other words stay, to be named."""
+    changed = {
+        name: with_numbers(frame[name], settings)
+        for name, feature in settings.features.items()
+        if feature.kind in ("numeric", "integer") and name in frame and is_words(frame[name])
+    }
     return frame.assign(**changed)
 
 
@@ -123,52 +152,25 @@ def _whole_codes(frame: pd.DataFrame, settings: DataSettings) -> pd.DataFrame:
         column = frame[name]
         if feature.kind in ("categorical", "ordinal") and pd.api.types.is_float_dtype(column):
             values = column.to_numpy(dtype=np.float64)
-            if np.all(np.isnan(values) | (values == np.round(values))) and column.notna().any():
+            whole = (values == np.round(values)) & (np.abs(values) < 2**53)
+            if np.all(np.isnan(values) | whole) and whole.any():
                 changed[name] = column.astype("Int64")
     return frame.assign(**changed) if changed else frame
 
 
-def check_table(table: Table, settings: DataSettings) -> None:
-    """Refuse missing values, non-numbers in numeric columns, unusable labels."""
-    frame, source = table.frame, table.source
-    target = settings.target.column
-    _refuse_missing(frame[target], source, " (a label cannot be imputed)")
-    if settings.missing != "impute":
-        for name in settings.features:
-            _refuse_missing(frame[name], source, " or impute")
-    _check_kinds(frame, settings, source)
-    _check_target(frame[target], settings, source)
-
-
-def check_features(frame: pd.DataFrame, settings: DataSettings, source: str) -> None:
-    """Refuse rows without labels whose features are missing, empty or of the wrong kind.
+def check_features(frame: pd.DataFrame, settings: DataSettings, source: str) -> pd.DataFrame:
+    """Rows without labels as the settings say; refused where features are missing or wrong.
 
     Raises:
         UserError: names the column, the row, what was expected and what came.
     """
-    _require_columns(frame, list(settings.features), source)
+    _require_columns(frame, list(settings.features), source, {})
+    frame = _as_settings_say(frame, settings)
     for name in settings.features:
         if bool(frame[name].isna().any()):
-            raise UserError(f"{source}: {name!r} has no value: give one for every feature")
-    _check_kinds(frame, settings, source)
-
-
-def _refuse_missing(column: pd.Series, source: str, otherwise: str) -> None:
-    empty = column.isna().to_numpy()
-    if empty.any():
-        row = column.index[int(empty.argmax())]
-        raise UserError(
-            f"{source}: column {column.name!r} has {int(empty.sum())} missing values, the first "
-            f"in row {row}: fill them in, or set data.missing to drop{otherwise}"
-        )
-
-
-def _check_kinds(frame: pd.DataFrame, settings: DataSettings, source: str) -> None:
-    for name, feature in settings.features.items():
-        if feature.kind in ("numeric", "integer"):
-            _check_numbers(frame, name, feature.kind, feature.transform, source)
-        elif feature.order is not None:
-            _check_order(frame, name, feature.order, source)
+            raise UserError(f"{source}: {named(name)} has no value: give one for every feature")
+    check_kinds(frame, settings, source)
+    return frame
 
 
 def drop_missing(table: Table, settings: DataSettings) -> Table:
@@ -182,7 +184,7 @@ def drop_missing(table: Table, settings: DataSettings) -> Table:
     if not keep.any():
         raise UserError(f"{table.source}: every row has a missing value, so none is left to use")
     test_rows = table.test_rows[keep] if table.test_rows is not None else None
-    return Table(table.frame[keep], table.source, test_rows)
+    return replace(table, frame=table.frame[keep], test_rows=test_rows)
 
 
 def impute(
@@ -209,7 +211,7 @@ def impute(
         known = column.iloc[train].dropna()
         if known.empty:
             raise UserError(
-                f"{source}: column {name!r} has no value in the train split to impute from: "
+                f"{source}: column {named(name)} has no value in the train split to impute from: "
                 "leave the feature out, or set data.missing to drop"
             )
         value = known.mode().iloc[0]
@@ -218,46 +220,3 @@ def impute(
             value = round(value) if feature.kind == "integer" else value
         filled[name] = column.where(~empty, value)
     return frame.assign(**filled)
-
-
-def _check_numbers(frame: pd.DataFrame, name: str, kind: str, transform: str, source: str) -> None:
-    numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
-    if pd.api.types.is_datetime64_any_dtype(frame[name]):  # pandas turns dates into nanoseconds
-        numbers = np.full(len(frame), np.nan)
-    present = frame[name].notna().to_numpy()
-    wrong = ~np.isfinite(numbers) & present
-    expected = "a number"
-    if not wrong.any() and kind == "integer":
-        wrong, expected = (numbers != np.round(numbers)) & present, "a whole number"
-    if not wrong.any() and transform == "log1p":
-        wrong, expected = numbers < 0, "a number of at least 0 (its transform is log1p)"
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise UserError(
-            f"{source}: column {name!r}, row {frame.index[position]}: expected {expected}, "
-            f"got {frame[name].iloc[position]!r}"
-        )
-
-
-def _check_order(frame: pd.DataFrame, name: str, order: list[str], source: str) -> None:
-    wrong = (~frame[name].astype(str).isin(order) & frame[name].notna()).to_numpy()
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise UserError(
-            f"{source}: column {name!r}, row {frame.index[position]}: expected one of "
-            f"{', '.join(order)}, got {frame[name].iloc[position]!r}"
-        )
-
-
-def _check_target(column: pd.Series, settings: DataSettings, source: str) -> None:
-    values = column.unique().tolist()
-    favourable = settings.target.favourable
-    where = f"{source}: target column {settings.target.column!r}"
-    if len(values) != 2:
-        shown = ", ".join(map(repr, sorted(map(str, values))[:5]))
-        raise UserError(f"{where} must have exactly 2 values, got {len(values)}: {shown}")
-    if favourable not in values:
-        raise UserError(
-            f"{where} never has the favourable value {favourable!r}; its values are "
-            f"{values[0]!r} and {values[1]!r}"
-        )

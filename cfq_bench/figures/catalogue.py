@@ -36,10 +36,10 @@ _VD = (
 )
 _CRG = "CRG: relative growth of the least cost of an action; |CRG|: its absolute value."
 _ERROR = "Boundary error: (VD + VD adverse) / 2, lower is better."
-_BANDS = "Lines: means over {seeds}; bands: 95 % bootstrap intervals of the mean."
-_BARS = "Bars: means over {seeds}; lines: 95 % bootstrap intervals of the mean."
+_BANDS = "Lines: means over {seeds}; bands: 95 % intervals of the mean."
+_BARS = "Bars: means over {seeds}; lines: 95 % intervals of the mean."
 _ROOT = "The axis shows square roots, so that small errors are told apart."
-_DOTS = "Marks: means over {seeds}; lines: 95 % bootstrap intervals of the mean."
+_DOTS = "Marks: means over {seeds}; lines: 95 % intervals of the mean."
 
 _PTQ = Needs(suites=("cf_ptq",), metrics=(*VD, *CRG))
 

@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from matplotlib.figure import Figure
 
+from cfq_bench.aggregate.labels import split_words
 from cfq_bench.figures.catalogue import FIGURES
 from cfq_bench.figures.export import to_pdf, to_svg
 from cfq_bench.figures.kinds import FigureKind
@@ -15,21 +17,34 @@ from cfq_bench.results.collect import Result, Results
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure.
+    """One figure; it takes its time to become a file, so that it does so when asked.
 
     Attributes:
         name: of its files, without an ending; unique in a suite.
         title: a line.
         caption: what is plotted, over how many seeds, what bands or lines mean, what is missing.
-        svg: text stays text; the title and the caption are read aloud by screen readers.
-        pdf: the same, with its fonts.
+        suite: whose results it shows.
+        figure: to look at or to change.
     """
 
     name: str
     title: str
     caption: str
-    svg: bytes
-    pdf: bytes
+    suite: str
+    figure: Figure
+
+    @cached_property
+    def svg(self) -> bytes:
+        """Text stays text; the title and the caption are read aloud by screen readers."""
+        with styled():
+            return to_svg(self.figure, f"{self.suite}-{self.name}", self.title, self.caption)
+
+    @cached_property
+    def pdf(self) -> bytes:
+        """The same, with its fonts."""
+        _ = self.svg  # a layout depends on what was drawn before: always in this order
+        with styled():
+            return to_pdf(self.figure)
 
 
 def draw_figures(results: Results) -> list[Drawing]:
@@ -39,10 +54,9 @@ def draw_figures(results: Results) -> list[Drawing]:
         picked = kind.needs.pick(results)
         with styled():
             figure = kind.build(picked) if picked else None
-            if figure is not None:
-                caption = describe(kind, picked, results)
-                svg = to_svg(figure, f"{results.suite}-{kind.name}", kind.title, caption)
-                drawings.append(Drawing(kind.name, kind.title, caption, svg, to_pdf(figure)))
+        if figure is not None:
+            caption = describe(kind, picked, results)
+            drawings.append(Drawing(kind.name, kind.title, caption, results.suite, figure))
     return drawings
 
 
@@ -59,6 +73,9 @@ def describe(kind: FigureKind, picked: Sequence[Result], results: Results) -> st
     text = kind.caption.format(seeds=_seeds(picked))
     lost = len(results.missing) + len(results.failed)
     total = lost + len(results.finished) + len(results.skipped)
+    splits = {split_words(result.record.config) for result in picked}
+    if splits != {""}:
+        text += f" Measured on {' and '.join(sorted(one or 'test rows' for one in splits))}."
     return text + (f" {lost} of the suite's {total} runs are missing or failed." if lost else "")
 
 
@@ -67,7 +84,7 @@ def _seeds(picked: Sequence[Result]) -> str:
 
     One seed has no interval.
     """
-    counts = Counter((result.cell, result.row) for result in picked).values()
+    counts = Counter((result.cell, result.row) for result in picked if result.compared).values()
     least, most = min(counts), max(counts)
     if most == 1:
         return "1 seed, hence without intervals"

@@ -1,7 +1,7 @@
 """What all plots share: axes on a page, looks of rows, intervals, legends."""
 
 from collections.abc import Iterator, Sequence
-from math import nan
+from math import inf, nan
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -73,13 +73,14 @@ def reach(value: Summary) -> list[list[float]] | None:
 
 
 def values_seen(panel: Panel) -> Iterator[float]:
-    """Means and ends of a panel."""
+    """Means and ends of a panel, those of shares from 0 to 1."""
+    low, high = (0.0, 1.0) if panel.shares else (-inf, inf)
     for series in panel.series:
         for y in series.y:
             if y is not None:
                 yield y.mean
                 if y.interval is not None:
-                    yield from (y.interval.low, y.interval.high)
+                    yield from (max(y.interval.low, low), min(y.interval.high, high))
 
 
 def categories_on_y(ax: Axes, names: Sequence[str]) -> None:
@@ -91,7 +92,7 @@ def categories_on_y(ax: Axes, names: Sequence[str]) -> None:
 
 
 def show_zero(ax: Axes, panel: Panel, *, across: bool) -> None:
-    """A line at 0, where the axis begins unless there are values below.
+    """A line at 0, where the axis begins unless there are values below; shares end at 1.
 
     Args:
         ax: where.
@@ -103,6 +104,9 @@ def show_zero(ax: Axes, panel: Panel, *, across: bool) -> None:
     if min(values, default=0.0) >= 0.0:
         low = -0.025 * max(values, default=1.0)  # so that marks at 0 are whole
         (ax.set_xlim if across else ax.set_ylim)(low)
+    if panel.shares:
+        get, put = (ax.get_xlim, ax.set_xlim) if across else (ax.get_ylim, ax.set_ylim)
+        put(get()[0], min(get()[1], 1.025))
 
 
 def label_values(figure: Figure, axes: Sequence[tuple[Panel, Axes]], *, across: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cfq_bench.aggregate.places import axis_text
 from cfq_bench.evaluation.keys import METRICS
 from cfq_bench.results.collect import Result
 from cfq_bench.statistics.summary import Summary, summarize
@@ -43,6 +44,14 @@ class Panel:
     value: str
     series: tuple[Series, ...]
 
+    @property
+    def shares(self) -> bool:
+        """Whether values lie between 0 and 1, whatever the ends of an interval say."""
+        return self.value.endswith(f"({_SHARE})")
+
+
+_SHARE = "share"
+
 
 def axis_label(key: str) -> str:
     """A metric's short name with its unit.
@@ -54,14 +63,14 @@ def axis_label(key: str) -> str:
 
 
 _UNITS = {
-    "recourse/vd": "share",
-    "recourse/vd_adverse": "share",
-    "recourse/boundary_error": "share",
+    "recourse/vd": _SHARE,
+    "recourse/vd_adverse": _SHARE,
+    "recourse/boundary_error": _SHARE,
     "recourse/crg": "relative",
     "recourse/crg_abs": "relative",
-    "recourse/frr": "share",
-    "task/acc": "share",
-    "robust/success": "share",
+    "recourse/frr": _SHARE,
+    "task/acc": _SHARE,
+    "robust/success": _SHARE,
 }
 
 
@@ -71,8 +80,8 @@ def metric(key: str) -> Measure:
 
 
 def over_seeds(results: Iterable[Result], measure: Measure) -> Summary | None:
-    """Summary over the seeds of results that differ in nothing else."""
-    values = {result.seed: measure(result) for result in results}
+    """Summary over the seeds of results that differ in nothing else, those of the tables."""
+    values = {result.seed: measure(result) for result in results if result.compared}
     return summarize(values, values)
 
 
@@ -105,7 +114,11 @@ def panels_of(results: Iterable[Result], *axes: str) -> dict[str, list[Result]]:
     """Results by their place on all axes but the given ones; titles are the places."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        title = ", ".join(value for axis, value in result.cell if axis not in axes)
+        title = ", ".join(
+            axis_text(axis, value) if axis == "split" else value
+            for axis, value in result.cell
+            if axis not in axes
+        )
         found.setdefault(title, []).append(result)
     return found
 

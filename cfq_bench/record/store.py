@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import explain, temporary, write_atomic
+from cfq_bench.files import explain, explained, temporary, write_atomic, write_together
 from cfq_bench.record.record import Record, run_id
 
 if TYPE_CHECKING:
@@ -104,17 +104,13 @@ class RecordStore:
         """
         text = record.to_json().encode()
         beside = self._beside(record.run_id, rows, network, history)
-        for path, data in beside.items():
-            if data is not None:
-                write_atomic(path, data)
+        kept = {path: data for path, data in beside.items() if data is not None}
         # The JSON comes last: it makes the run exist, and by then the others are there.
-        write_atomic(self.path(record.run_id), text)
+        write_together({**kept, self.path(record.run_id): text})
         for path, data in beside.items():
-            if data is None:  # an earlier record of this run may have left one
-                try:
+            if data is None and path.exists():  # an earlier record of this run has left it
+                with explained(f"remove {path}"):
                     path.unlink(missing_ok=True)
-                except OSError as error:
-                    raise explain(f"remove {path}", error) from error
 
     def publish(
         self,
@@ -158,7 +154,8 @@ class RecordStore:
         except OSError as error:
             raise explain(f"write {path}", error) from error
         finally:
-            temp.unlink(missing_ok=True)
+            with explained(f"remove {temp}"):
+                temp.unlink(missing_ok=True)
         return True
 
     def _beside(

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from cfq_bench.aggregate.comparisons import Compared
+from cfq_bench.aggregate.places import Kept, arranged
 from cfq_bench.config.suite import SuiteSettings
 from cfq_bench.figures.draw import Drawing, draw_figures
 from cfq_bench.report.answer import HOW, SettingAnswer, answer
 from cfq_bench.report.cells import cell_table, overview_table
-from cfq_bench.report.comparisons import Compared
 from cfq_bench.report.layout import Table, columns
 from cfq_bench.report.paper_side import paper_tables
-from cfq_bench.report.places import Rows, arranged
 from cfq_bench.results.collect import Results
 
 
@@ -46,12 +46,12 @@ class Report:
 
     @property
     def tables(self) -> list[Table]:
-        """All tables, in order."""
+        """All tables, in order; their names differ."""
         return [*self.overviews, *self.cells, *self.paper]
 
 
 def build_report(
-    suite: SuiteSettings, results: Results, kept: Rows, baseline: str | None = None
+    suite: SuiteSettings, results: Results, kept: Kept, baseline: str | None = None
 ) -> Report:
     """Make a suite's report from its results.
 

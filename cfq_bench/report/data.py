@@ -12,8 +12,10 @@ from cfq_bench.config.loader import known_names
 from cfq_bench.config.settings import DataSettings, FeatureSettings, Settings
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.data.dataset import TabularData, load_data
+from cfq_bench.data.remarks import remarks
 from cfq_bench.data.sources import locate, named_data_dir, own_search, raw_files
 from cfq_bench.data.table import Table, read_table
+from cfq_bench.data.words import shown
 from cfq_bench.errors import UserError
 from cfq_bench.report.data_images import images_check, images_description
 from cfq_bench.report.data_lines import aligned, row_counts, unpublished
@@ -72,6 +74,7 @@ def _resolved(settings: Settings, data_dir: Path | None) -> tuple[TabularData, A
 def _notes(settings: Settings, table: Table, data: TabularData, space: ActionSet) -> list[str]:
     own, _ = settings.table()
     notes = unpublished(own.loader, Path(table.source).parent)
+    notes += remarks(table, own)
     columns = [*own.features, own.target.column]
     empty = table.frame[columns].isna()
     if empty.to_numpy().any():
@@ -111,10 +114,13 @@ def description(settings: Settings, data_dir: Path | None) -> str:
     facts = [
         ["source", table.source],
         ["rows", row_counts(data) if data is not None else f"{len(table.frame):,} rows"],
-        ["target", f"{target.column}: {target.favourable!r} is favourable, {share:.1%} of rows"],
+        [
+            "target",
+            f"{shown(target.column)}: {target.favourable!r} is favourable, {share:.1%} of rows",
+        ],
         ["features", f"{len(own.features)}" + _encoded(data)],
         ["missing", _missing(table, own)],
-        ["protected", ", ".join(own.protected) or "none"],
+        ["protected", ", ".join(map(shown, own.protected)) or "none"],
         ["actions", _action_line(actions)],
     ]
     head = ["feature", "kind", "unit", "missing", "values", "may", "from", "to"]
@@ -162,7 +168,16 @@ def _feature_row(
     kind = f"{feature.kind}, log1p" if feature.transform == "log1p" else feature.kind
     empty = int(column.isna().sum())
     values = _values(feature, column)
-    return [name, kind, feature.unit, str(empty or ""), values, action.kind, low, high]
+    return [
+        shown(name),
+        kind,
+        shown(feature.unit),
+        str(empty or ""),
+        values,
+        action.kind,
+        low,
+        high,
+    ]
 
 
 def _bounds(name: str, feature: FeatureSettings, space: ActionSet) -> tuple[str, str]:
@@ -185,7 +200,9 @@ def _values(feature: FeatureSettings, column: pd.Series) -> str:
     counts = known.astype(str).value_counts()
     if counts.empty:
         return "no values"
-    return f"{len(counts)}, most often {counts.index[0]} ({counts.iloc[0] / len(column):.0%})"
+    return (
+        f"{len(counts)}, most often {shown(counts.index[0])} ({counts.iloc[0] / len(column):.0%})"
+    )
 
 
 def _number(value: float, kind: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from cfq_bench.aggregate.columns import COMPARED
 from cfq_bench.config.base import Frozen
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.results.collect import Result
@@ -44,12 +45,10 @@ class Table:
 
 
 class Columns(Frozen):
-    """Which metrics tables show."""
+    """Which metrics tables show beside those of every comparison."""
 
-    usual: list[str]
-    """In every table."""
     suites: dict[str, list[str]]
-    """After these, by the suite's name."""
+    """By the suite's name."""
     optional: list[str]
     """Last, where a run has them."""
 
@@ -57,7 +56,7 @@ class Columns(Frozen):
         """The columns of a suite's tables."""
         measured = {key for result in finished for key in result.record.metrics}
         own = [*self.suites.get(suite, []), *(key for key in self.optional if key in measured)]
-        return [*self.usual, *own]
+        return [*COMPARED, *own]
 
 
 @cache

@@ -1,12 +1,15 @@
 """One record as text."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+from cfq_bench.aggregate.labels import split_words
+from cfq_bench.aggregate.numbers import format_metric
+from cfq_bench.aggregate.runs import NOT_A_SETTING
 from cfq_bench.evaluation.keys import METRICS, metric_info
 from cfq_bench.record.record import Record
 from cfq_bench.report.diagnostics import diagnostic_lines
+from cfq_bench.results.differences import flat
+from cfq_bench.statistics.rates import certain_bounds
 
 HEADLINE = [
     "task/acc",
@@ -22,13 +25,6 @@ HEADLINE = [
     "deploy/avg_bits",
 ]
 """VD never stands alone: its twin, signed and absolute CRG and the drift stand beside it."""
-_SIGNED = (
-    "recourse/crg",
-    "recourse/crg_median",
-    "recourse/crg_all",
-    "task/favourable_drift",
-    "group/crg_worst",
-)
 
 
 def result_table(record: Record, path: Path) -> str:
@@ -78,31 +74,16 @@ def record_page(record: Record, stale: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_metric(key: str, value: float | None) -> str:
-    """A metric as people read it: three decimals, a sign where the sign matters, - if undefined.
-
-    >>> format_metric("recourse/crg", 0.12)
-    '+0.120'
-    >>> format_metric("recourse/vd", None)
-    '-'
-    """
-    if value is None:
-        return "-"
-    if key.startswith("time/"):
-        return f"{value:.2f} s"
-    if key == "deploy/bops":
-        return f"{value:,.0f}"
-    if key == "deploy/avg_bits":
-        return f"{value:.2f}"
-    return f"{value:+.3f}" if key.split("@")[0] in _SIGNED else f"{value:.3f}"
-
-
 def _title(record: Record) -> str:
     config = record.config
+    words = [
+        config["backbone"]["name"],
+        f"budget {config['budget']['avg_bits']:g} bits",
+        f"seed {config['seed']}",
+        split_words(config),
+    ]
     return (
-        f"{config['method']['name']} on {config['data']['name']} "
-        f"({config['backbone']['name']}, budget {config['budget']['avg_bits']:g} bits, "
-        f"seed {config['seed']})"
+        f"{config['method']['name']} on {config['data']['name']} ({', '.join(filter(None, words))})"
     )
 
 
@@ -118,8 +99,18 @@ def _metric_lines(record: Record, keys: list[str]) -> list[str]:
         suffix = f"@{key.split('@')[1]}" if "@" in key else ""
         value = format_metric(key, record.metrics.get(key))
         rows = f"n={record.counts[key]}" if key in record.counts else ""
-        lines.append(f"  {info.label + suffix:<16} {value:>8} {rows:<8} {info.about}".rstrip())
+        about = _about(info.about, record)
+        bounds = certain_bounds(key, record.metrics.get(key), record.counts)
+        if bounds is not None:
+            about = f"[{bounds[0]:.3f}, {bounds[1]:.3f}] {about}"
+        lines.append(f"  {info.label + suffix:<16} {value:>8} {rows:<8} {about}".rstrip())
     return lines
+
+
+def _about(text: str, record: Record) -> str:
+    """What a metric means, over the rows that were measured: those of the test split, usually."""
+    split = record.config["evaluation"].get("split", "test")
+    return text.replace("test split", f"{split} split").replace("test rows", f"{split} rows")
 
 
 def _settings_lines(config: dict[str, object]) -> list[str]:
@@ -128,17 +119,8 @@ def _settings_lines(config: dict[str, object]) -> list[str]:
         if not isinstance(value, dict):
             lines.append(f"  {group:<16} {value}")
             continue
-        text = ", ".join(f"{key}={v}" for key, v in _flat(value))
+        # A table's features are a page of their own.
+        settings = flat(value, skip=("features", *NOT_A_SETTING))
+        text = ", ".join(f"{key}={v}" for key, v in settings.items())
         lines.append(f"  {group:<16} {text}")
     return lines
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their dotted names; a table's features are a page of their own."""
-    for key, value in settings.items():
-        if key in ("features", "module"):
-            continue
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -22,6 +22,7 @@ class PaperValue:
         metric: the column.
         mean: as printed.
         std: as printed; None where the paper has no spread.
+        rounding: half a unit of the last digit of the mean, as printed.
     """
 
     table: int
@@ -32,6 +33,7 @@ class PaperValue:
     metric: str
     mean: float
     std: float | None
+    rounding: float
 
 
 def paper_table(number: int) -> list[PaperValue]:
@@ -60,4 +62,5 @@ def _value(line: dict[str, str]) -> PaperValue:
         metric=line["metric"],
         mean=float(line["mean"]),
         std=float(line["std"]) if line["std"] else None,
+        rounding=0.5 * 10.0 ** -len(line["mean"].partition(".")[2]),
     )

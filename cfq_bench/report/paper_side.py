@@ -1,12 +1,18 @@
 """The paper's tables beside ours: its value, ours, the difference, a verdict.
 
-A verdict is one of
+The paper's *spread* is two of its standard deviations, or, where it prints none, the rounding of
+its last digit. *Ours* is the 95 % interval over our seeds; half of its width is how far we can
+tell. A verdict is one of
 
-- ``agrees``: the paper's mean lies in our 95 % interval over seeds, or within two of the paper's
-  standard deviations plus ours;
-- ``same order`` or ``opposite order``: it does not agree, and the paper's row stands on the same
-  (the other) side of the table's baseline row as ours does;
-- ``differs``: it does not agree, and there is no order to compare (the baseline itself, or a tie);
+- ``agrees``: the paper's mean lies within its spread of our mean, and ours is small enough to tell:
+  half of its width is within the paper's spread, or within the gap between the paper's row and the
+  paper's baseline row;
+- ``same order`` or ``opposite order``: the paper's mean lies outside, by more than its spread and
+  our half width together; our row differs clearly from our baseline row (paired over seeds), and
+  the paper's row stands on the same (the other) side of its own baseline;
+- ``differs``: the paper's mean lies outside, and there is no order to compare: the baseline itself,
+  a tie in the paper, or rows of ours that do not differ clearly;
+- ``cannot tell``: our seeds decide none of these, as one seed never does;
 - ``not run``: our suite has such a row, and no finished run of it;
 - ``no counterpart``: our suites have nothing like it.
 """
@@ -14,12 +20,12 @@ A verdict is one of
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cfq_bench.report.cells import signed
+from cfq_bench.aggregate.numbers import format_metric, signed, spread_text
 from cfq_bench.report.layout import Cell, Number, Table
-from cfq_bench.report.page import format_metric
 from cfq_bench.report.paper import PaperValue, paper_table
 from cfq_bench.report.paper_map import PaperMap, Source, Where, notes_on, paper_map
 from cfq_bench.results.collect import Result
+from cfq_bench.statistics.paired import paired_difference
 from cfq_bench.statistics.summary import Summary, summarize
 
 HEAD = (
@@ -106,16 +112,32 @@ def _rival(
 
 
 def _verdict(value: PaperValue, ours: Summary, rival: tuple[PaperValue, Summary] | None) -> str:
-    inside = ours.interval is not None and ours.interval.low <= value.mean <= ours.interval.high
-    spread = 2.0 * (value.std or 0.0) + (ours.std or 0.0)
-    if inside or abs(value.mean - ours.mean) <= spread:
-        return "agrees"
-    if rival is None:
-        return "differs"
-    theirs, mine = value.mean - rival[0].mean, ours.mean - rival[1].mean
-    if theirs * mine == 0.0:
+    """See the module."""
+    if ours.interval is None:
+        return "cannot tell"
+    half = (ours.interval.high - ours.interval.low) / 2.0
+    spread = value.rounding if value.std is None else 2.0 * value.std
+    apart = abs(value.mean - ours.mean)
+    theirs = None if rival is None else value.mean - rival[0].mean
+    # Decimal digits are not floats: 0.143 is within 0.02 of 0.163.
+    if apart <= spread + 1e-9:
+        enough = half <= max(spread, abs(theirs or 0.0)) + 1e-9
+        return "agrees" if enough else "cannot tell"
+    if apart <= spread + half:
+        return "cannot tell"
+    mine = None if rival is None else _paired_sign(ours, rival[1])
+    if not theirs or not mine:
         return "differs"
     return "same order" if theirs * mine > 0.0 else "opposite order"
+
+
+def _paired_sign(ours: Summary, baseline: Summary) -> float:
+    """Sign of our difference to our baseline at the same seeds; 0 where it is not clear."""
+    mine, theirs = (dict(zip(one.seeds, one.values, strict=True)) for one in (ours, baseline))
+    found = paired_difference(mine, theirs)
+    if found is None or not found.clear:
+        return 0.0
+    return 1.0 if found.mean > 0.0 else -1.0
 
 
 def _beside_vd(place: Where, finished: list[Result]) -> str:
@@ -129,12 +151,13 @@ def _beside_vd(place: Where, finished: list[Result]) -> str:
 
 
 def _ours(place: Where, finished: list[Result]) -> Summary | None:
-    """Our value over seeds, from the first source that has one."""
+    """Our value over the compared seeds, from the first source that has one."""
     data = {place.data} if place.data else {result.run.axes["data"] for result in finished}
     there = [
         result
         for result in finished
         if result.run.axes["data"] in data
+        and result.compared
         and all(result.run.axes.get(axis) == text for axis, text in place.axes.items())
     ]
     for source in place.sources:
@@ -183,7 +206,7 @@ def _table(name: str, found: list[Beside]) -> Table:
     shown = [one for one in found if one.verdict != "no counterpart"]
     rows = [[Cell(text) for text in _texts(one)] for one in shown]
     left_out = len(found) - len(shown)
-    counts = dict.fromkeys(("agrees", "same order", "opposite order", "differs"), 0)
+    counts = dict.fromkeys(("agrees", "same order", "opposite order", "differs", "cannot tell"), 0)
     for one in shown:
         counts[one.verdict] = counts.get(one.verdict, 0) + 1
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
@@ -205,9 +228,7 @@ def _texts(one: Beside) -> list[str]:
     value, ours = one.value, one.ours
     setting = " ".join(filter(None, [value.backbone, value.setting.replace(";", " ")]))
     paper = f"{value.mean:g}" if value.std is None else f"{value.mean:g} ± {value.std:g}"
-    mine = "-" if ours is None else f"{ours.mean:.3f}"
-    if ours is not None and ours.std is not None:
-        mine += f" ± {ours.std:.3f}"
+    mine = "-" if ours is None else spread_text(ours.mean, ours.std, "rate")
     gap = "-" if ours is None else signed(ours.mean - value.mean)
     return [
         value.dataset or "-",

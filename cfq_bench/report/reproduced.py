@@ -8,11 +8,11 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from cfq_bench.aggregate.numbers import format_metric
 from cfq_bench.errors import UserError
 from cfq_bench.files import explain, write_atomic
 from cfq_bench.record.identity import version_of
 from cfq_bench.record.record import Record
-from cfq_bench.report.page import format_metric
 
 FILE = "reproduced.json"
 """Beside an archive of records."""

@@ -19,12 +19,18 @@ _FORMULA = tuple("=+-@＝＋－＠")
 """What begins a formula in a spreadsheet, in East Asian width too."""
 
 
-def files_of(report: Report) -> Mapping[str, bytes]:
-    """Every file of a report by its path in the report's folder."""
-    files = {"report.md": markdown(report).encode(), "report.html": html(report).encode()}
+def texts_of(report: Report) -> dict[str, bytes]:
+    """The files that hold no figure, by their path in the report's folder."""
+    files = {"report.md": markdown(report).encode()}
     for table in report.tables:
         files[f"tables/{table.name}.tex"] = latex_table(table).encode()
         files[f"tables/{table.name}.csv"] = _csv(table)
+    return files
+
+
+def files_of(report: Report) -> Mapping[str, bytes]:
+    """Every file of a report by its path in the report's folder."""
+    files = {**texts_of(report), "report.html": html(report).encode()}
     for drawing in report.drawings:
         files[f"figures/{drawing.name}.svg"] = drawing.svg
         files[f"figures/{drawing.name}.pdf"] = drawing.pdf

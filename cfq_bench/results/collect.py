@@ -1,10 +1,17 @@
 """What a report is made from: a suite's runs beside their records."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from cfq_bench.config.suite import SuiteRun
 from cfq_bench.record.record import Record
+from cfq_bench.results.differences import changes
+from cfq_bench.statistics.seeds import compared_seeds
+
+Cell = tuple[tuple[str, str], ...]
+MEASURED = ("split", "kappa", "shift")
+"""Settings of the evaluation in which the rows of one table never differ."""
 
 
 @dataclass(frozen=True)
@@ -14,10 +21,12 @@ class Result:
     Attributes:
         run: where it stands: its row's label, its axes, its settings.
         record: what it measured.
+        compared: whether its seed is among those that its row is shown on.
     """
 
     run: SuiteRun
     record: Record
+    compared: bool = True
 
     @property
     def row(self) -> str:
@@ -30,7 +39,7 @@ class Result:
         return self.run.settings.seed
 
     @property
-    def cell(self) -> tuple[tuple[str, str], ...]:
+    def cell(self) -> Cell:
         """Its place on every axis but the seed, in the suite's order."""
         return tuple(pair for pair in self.run.axes.items() if pair[0] != "seed")
 
@@ -77,8 +86,62 @@ def collect(suite: str, runs: Iterable[SuiteRun], records: Iterable[Record]) -> 
             by_status[record.status].append(Result(run, record))
     return Results(
         suite,
-        tuple(by_status["ok"]),
+        tuple(_selected(_labelled(_apart(by_status["ok"])))),
         tuple(by_status["skipped"]),
         tuple(by_status["failed"]),
         tuple(missing),
     )
+
+
+def _apart(finished: Sequence[Result]) -> list[Result]:
+    """Rows of one cell that measure on other rows, margins or shifts stand in cells of their own.
+
+    These cells are further places on an axis of the setting's name.
+    """
+    seen: dict[tuple[Cell, str], set[str]] = {}
+    for result in finished:
+        for name in MEASURED:
+            seen.setdefault((result.cell, name), set()).add(_measured(result, name))
+    found = []
+    for result in finished:
+        own = {
+            name if name not in result.run.axes else f"evaluation.{name}": _measured(result, name)
+            for name in MEASURED
+            if len(seen[result.cell, name]) > 1
+        }
+        run = replace(result.run, axes={**result.run.axes, **own}) if own else result.run
+        found.append(replace(result, run=run))
+    return found
+
+
+def _measured(result: Result, name: str) -> str:
+    value = result.record.config["evaluation"].get(name)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _labelled(finished: Sequence[Result]) -> list[Result]:
+    """Rows of one cell that share a label and not their settings get these settings beside it."""
+    first: dict[tuple[Cell, str], dict[str, Any]] = {}
+    found = []
+    for result in finished:
+        own = {key: value for key, value in result.record.config.items() if key != "seed"}
+        words = changes(own, first.setdefault((result.cell, result.row), own))
+        run = replace(result.run, row=f"{result.row} ({', '.join(words)})") if words else result.run
+        found.append(replace(result, run=run))
+    return found
+
+
+def _selected(finished: Sequence[Result]) -> list[Result]:
+    """Say of every result whether its row is shown on its seed."""
+    seeds: dict[Cell, dict[str, set[int]]] = {}
+    for result in finished:
+        seeds.setdefault(result.cell, {}).setdefault(result.row, set()).add(result.seed)
+    chosen = {cell: set(compared_seeds(rows.values())) for cell, rows in seeds.items()}
+    return [
+        replace(
+            result,
+            compared=result.seed in chosen[result.cell]
+            or not chosen[result.cell] <= seeds[result.cell][result.row],
+        )
+        for result in finished
+    ]

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfq_bench.statistics.bootstrap import Interval, hierarchical_interval, seed_interval
+from cfq_bench.statistics.seeds import shared_seeds
+from cfq_bench.statistics.summary import mean_and_sd
 
 RowValues = Mapping[int, Mapping[int | str, float]]
 """Values of rows by seed and row id, where they are defined: lines of a table, names of images."""
@@ -19,7 +21,7 @@ class Difference:
 
     Attributes:
         mean: over the common seeds.
-        interval: 95 %; None where one seed without rows says nothing about spread.
+        interval: 95 %; None with one seed, which says nothing about others.
         seeds: the common seeds, ascending.
         by_seed: the difference at each of them.
         over_rows: whether rows were drawn anew too.
@@ -36,14 +38,10 @@ class Difference:
         """Whether the interval leaves out 0."""
         return self.interval is not None and self.interval.clear
 
-
-def common_seeds(rows: Sequence[Mapping[int, object]]) -> tuple[int, ...]:
-    """Seeds that every row has, ascending.
-
-    >>> common_seeds([{0: 1, 1: 1}, {1: 1, 2: 1}])
-    (1,)
-    """
-    return tuple(sorted(set.intersection(*(set(row) for row in rows)))) if rows else ()
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation over the seeds; None with one."""
+        return mean_and_sd(self.by_seed)[1]
 
 
 def paired_difference(
@@ -67,7 +65,7 @@ def paired_difference(
     >>> round(found.mean, 3), found.seeds
     (0.3, (0, 1))
     """
-    seeds = common_seeds([ours, other])
+    seeds = shared_seeds([ours, other])
     if not seeds:
         return None
     by_seed = tuple(ours[seed] - other[seed] for seed in seeds)
@@ -78,7 +76,7 @@ def paired_difference(
         for groups, value in zip(parts, by_seed, strict=True)
     )
     interval = hierarchical_interval(parts) if over_rows else seed_interval(by_seed)
-    return Difference(float(np.mean(by_seed)), interval, seeds, by_seed, over_rows)
+    return Difference(mean_and_sd(by_seed)[0], interval, seeds, by_seed, over_rows)
 
 
 def _row_differences(ours: RowValues, other: RowValues, seed: int) -> NDArray[np.float64]:

@@ -142,11 +142,11 @@ class Leases:
     def sweep(self, is_recorded: Callable[[str], bool]) -> None:
         """Remove what dead processes left: leases of runs with a record, and temporary files.
 
-        A lease is of no use to a run that has its record, whoever holds it; the lease of a dead
-        worker without one stays: it says how often the run was tried.
+        The lease of a dead worker at a run without a record stays: it says how often the run was
+        tried. That of a living one stays too: the record may be stale, and is made again.
         """
         for path in self.folder.glob("*.lease"):
-            if is_recorded(path.stem):
+            if is_recorded(path.stem) and self._is_stale(path, read_holder(path)):
                 try:
                     path.unlink(missing_ok=True)
                 except OSError:

@@ -10,7 +10,7 @@ from typing import IO
 
 import cfq_bench
 from cfq_bench.files import temporary
-from cfq_bench.suites.worker import Plan
+from cfq_bench.suites.worker import FAULT, Plan
 
 _PATIENCE_S = 10.0  # between asking a worker to end and ending it
 
@@ -98,5 +98,7 @@ def _why(worker: _Worker) -> str:
     worker.errors.seek(0)
     lines = worker.errors.read().decode(errors="replace").strip().splitlines()
     code = worker.process.returncode
+    if code == 2 and lines and lines[-1].startswith(FAULT):
+        return lines[-1]  # one line that says all
     end = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
     return f"{end}: {lines[-1]}" if lines and code > 0 else end

@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 
 from cfq_bench.config.suite import SuiteRun
 from cfq_bench.data.sources import named_data_dir, obtain_all
-from cfq_bench.errors import UserError
-from cfq_bench.files import ensure_writable, sweep_leftovers
+from cfq_bench.errors import FolderError, UserError
+from cfq_bench.files import ensure_writable, explained, sweep_leftovers
 from cfq_bench.record.identity import Judge
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
@@ -18,7 +18,7 @@ from cfq_bench.suites.estimate import Estimates
 from cfq_bench.suites.lease import Leases
 from cfq_bench.suites.local import LocalWorkers
 from cfq_bench.suites.order import in_order
-from cfq_bench.suites.worker import POLL_S, Plan, recorded_since
+from cfq_bench.suites.worker import FAULT, POLL_S, Plan, recorded_since
 
 ExecutorName = Literal["local", "ray", "submitit"]
 
@@ -179,12 +179,26 @@ def _run(watch: "_Watch", options: SuiteOptions, report: Callable[[Progress], No
             state = watch.look()
             report(state)
             why = workers.ended()
+            for line in why:
+                _raise_fault(line)
             deaths = 0 if state.news else deaths + len(why)
             # A run that kills its workers is recorded as failed at the third; all may be such.
             if deaths > 2 * options.workers + 2:
                 raise UserError(f"{deaths} workers ended without a record, the last: {why[-1]}")
     finally:
         workers.stop()
+
+
+def _raise_fault(line: str) -> None:
+    """End the suite where a worker's last line says what all of them will meet.
+
+    Raises:
+        FolderError: a folder cannot be used.
+    """
+    for mark in (FAULT, f"{FolderError.__name__}: "):  # of a process; of a task elsewhere
+        _, found, why = line.partition(mark)
+        if found:
+            raise FolderError(why)
 
 
 def make_workers(plan: Plan, options: SuiteOptions) -> Workers:
@@ -263,6 +277,8 @@ class _Watch:
 
     def _forget(self, runs: list[SuiteRun]) -> None:
         for run in runs:
-            self.store.path(run.run_id).unlink(missing_ok=True)
+            path = self.store.path(run.run_id)
+            with explained(f"remove {path}"):
+                path.unlink(missing_ok=True)
             self.left[run.run_id] = run
         self.state = replace(self.state, failed=self.state.failed - len(runs))

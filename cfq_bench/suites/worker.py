@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from cfq_bench.config.loader import settings_from_config
-from cfq_bench.errors import UserError
-from cfq_bench.files import run_id, write_atomic
+from cfq_bench.errors import FolderError, UserError
+from cfq_bench.files import explained, run_id, write_atomic
 from cfq_bench.processes import end_after
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases, read_holder
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 2
 """Workers that may die at a run before it is recorded as failed."""
 POLL_S = 0.2
+FAULT = "error: "
+"""How the last line of a worker begins that met what every other one will meet."""
 
 
 class LeaseLostError(Exception):
@@ -98,9 +100,16 @@ def work(plan: Plan, leases: Leases | None = None) -> int:
 
     Returns:
         How many runs this worker published.
+
+    Raises:
+        FolderError: a folder cannot be written, which is no failure of the run that met it.
     """
+    with explained(f"share runs in {plan.results_dir}"):
+        return _work(plan, leases_of(plan) if leases is None else leases)
+
+
+def _work(plan: Plan, leases: Leases) -> int:
     store = RecordStore(Path(plan.results_dir))
-    leases = leases_of(plan) if leases is None else leases
     todo = {run_id(config): config for config in plan.configs}
     published = 0
     while todo:
@@ -152,6 +161,8 @@ def _run_leased(
         )
         try:
             answer(settings_from_config(config), options)
+        except FolderError:
+            raise
         except UserError as error:
             publish(_failure(config, str(error)))
     except LeaseLostError:
@@ -187,7 +198,7 @@ def main() -> int:
     try:
         work(plan, leases)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{FAULT}{error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

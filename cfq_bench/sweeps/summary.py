@@ -1,10 +1,10 @@
 """A finished sweep as Markdown: every point, the choice, and what it is worth on test rows."""
 
-import statistics
 from collections.abc import Iterable, Sequence
 
 from optuna.trial import FrozenTrial
 
+from cfq_bench.aggregate.numbers import form_of, spread_of
 from cfq_bench.evaluation.keys import metric_info
 from cfq_bench.record.record import Record
 from cfq_bench.report.markdown import plain
@@ -68,11 +68,8 @@ def _label(key: str) -> str:
 
 
 def _spread(key: str, records: Iterable[Record]) -> str:
-    values = [value for record in records if (value := record.metrics.get(key)) is not None]
-    if not values:
-        return "-"
-    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.3f}{spread}"
+    by_seed = {record.config["seed"]: record.metrics.get(key) for record in records}
+    return spread_of([by_seed[seed] for seed in sorted(by_seed)], form_of(key), len(by_seed))
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

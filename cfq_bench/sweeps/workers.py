@@ -9,12 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Protocol
 
 import filelock
 
 from cfq_bench.errors import UserError
+from cfq_bench.files import explained
 from cfq_bench.processes import GRACE_S, end_after
 
 POLL_S = 0.2
@@ -43,16 +45,20 @@ def run_workers(job: Job, workers: int, tick: Callable[[], None]) -> bool:
 
     Returns:
         Whether every process ended well. One that is killed leaves its share to the others.
+
+    Raises:
+        UserError: what one of them met and the others would meet; they are ended.
     """
     if workers == 1:
         job.work(0, tick)
         return True
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_main, args=(job, index)) for index in range(workers)]
+    said = context.SimpleQueue()
+    processes = [context.Process(target=_main, args=(job, i, said)) for i in range(workers)]
     for process in processes:
         process.start()
     try:
-        while any(process.is_alive() for process in processes):
+        while any(process.is_alive() for process in processes) and said.empty():
             tick()
             time.sleep(POLL_S)
     finally:
@@ -62,18 +68,21 @@ def run_workers(job: Job, workers: int, tick: Callable[[], None]) -> bool:
             process.join(GRACE_S)
             process.kill()
             process.join()
+    if not said.empty():
+        raise UserError(said.get())
     tick()
     return all(process.exitcode == 0 for process in processes)
 
 
-def _main(job: Job, worker: int) -> None:
+def _main(job: Job, worker: int, said: "SimpleQueue[str]") -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         end_after(parent.join)
     try:
-        job.work(worker, lambda: None)
+        with explained("share the sweep's work"):
+            job.work(worker, lambda: None)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        said.put(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -82,17 +91,23 @@ def _main(job: Job, worker: int) -> None:
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
     """Try to hold a claim while the block runs; gives whether it is ours."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path)
+    with explained(f"claim {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ours = _acquired(lock)
+    try:
+        yield ours
+    finally:
+        if ours:
+            lock.release()
+
+
+def _acquired(lock: filelock.FileLock) -> bool:
     try:
         lock.acquire(blocking=False)
-    except filelock.Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+    except filelock.Timeout:  # which is an OSError, but no refusal
+        return False
+    return True
 
 
 def is_held(path: Path) -> bool:

@@ -12,7 +12,7 @@ import secrets
 import shlex
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -101,8 +101,13 @@ class Tracker:
         note = failure or note
         if note is not None:  # only now is it known which directory to upload
             note = note.replace(UNKNOWN_DIRECTORY, _where(run))
-        run.define_metric("budget/*", step_metric="budget/avg_bits")
-        return cls(dict(run.config), _lightning_logger(run, directory), note, run)
+        tracker = cls(dict(run.config), note=note, _run=run)
+        try:
+            run.define_metric("budget/*", step_metric="budget/avg_bits")
+            tracker.logger = _lightning_logger(run, directory, tracker._lost)
+        except Exception as error:  # wandb's internal errors share no base class
+            tracker._lost(error)
+        return tracker
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Append one row to the history.
@@ -115,7 +120,7 @@ class Tracker:
         try:
             self._run.log(dict(metrics))
         except Exception as error:  # wandb's internal errors share no base class
-            self.note = sync_note(_first_line(error), _where(self._run))
+            self._lost(error)
 
     def show(self, pictures: Mapping[str, bytes]) -> None:
         """Add pictures, PNG files by their names, to the run's media."""
@@ -128,6 +133,11 @@ class Tracker:
             opened = {name: Image.open(BytesIO(png)) for name, png in pictures.items()}
             self._run.log({name: wandb.Image(picture) for name, picture in opened.items()})
         except Exception as error:  # wandb's internal errors share no base class
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> None:
+        """Note that W&B has not all of the run, and why."""
+        if self._run is not None:
             self.note = sync_note(_first_line(error), _where(self._run))
 
     def finish(self, summary: Mapping[str, float | None], exit_code: int = 0) -> None:
@@ -244,12 +254,30 @@ def _service_environment(directory: Path) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _lightning_logger(run: "wandb.Run", directory: Path) -> "WandbLogger":
-    """Wrap a run that exists: a run made by WandbLogger itself is shared between trainings."""
+def _lightning_logger(
+    run: "wandb.Run", directory: Path, lost: Callable[[Exception], None]
+) -> "WandbLogger":
+    """Wrap a run that exists: a run made by WandbLogger itself is shared between trainings.
+
+    What W&B cannot keep, because its folder is full or read-only, costs no training.
+    """
     from lightning.pytorch.loggers import WandbLogger
 
+    class Guarded(WandbLogger):
+        def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+            try:
+                super().log_metrics(metrics, step)
+            except Exception as error:  # wandb's internal errors share no base class
+                lost(error)
+
+        def log_hyperparams(self, params: Any) -> None:
+            try:
+                super().log_hyperparams(params)
+            except Exception as error:
+                lost(error)
+
     quiet_lightning()
-    return WandbLogger(experiment=run, save_dir=directory)
+    return Guarded(experiment=run, save_dir=directory)
 
 
 def _where(run: "wandb.Run") -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cfq_bench.config.loader import known_names, load_settings, packaged_conf_dir
+from cfq_bench.config.loader import load_settings, packaged_conf_dir
 from cfq_bench.config.yaml import read_yaml
 
 VALUES = (
@@ -54,11 +54,15 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         yield from leaves(item, (*path, str(key)))
 
 
-def _keys(data: str) -> dict[str, list[str]]:
-    """Settings of a run on these data, by their group."""
-    found: dict[str, list[str]] = {}
-    for path in leaves(load_settings("cfq", data).model_dump(mode="json")):
-        found.setdefault(path[0], []).append(".".join(path))
+def _keys(data: str) -> dict[str, dict[str, Any]]:
+    """Settings of a run on these data with their values, by their group."""
+    config = load_settings("cfq", data).model_dump(mode="json")
+    found: dict[str, dict[str, Any]] = {}
+    for path in leaves(config):
+        value: Any = config
+        for part in path:
+            value = value[part]
+        found.setdefault(path[0], {})[".".join(path)] = value
     return found
 
 
@@ -80,12 +84,27 @@ texts = st.one_of(
 """What stands behind an override's equals sign."""
 
 
+def _like(value: Any) -> st.SearchStrategy[str]:
+    """Values of the same kind as one that is right, some of them as extreme as they come."""
+    if isinstance(value, bool):
+        return st.sampled_from(("true", "false"))
+    if isinstance(value, int):
+        return st.integers(-1, 9).map(str) | st.integers().map(str)
+    if isinstance(value, float):
+        return st.floats(0.0, 8.0).map(repr) | st.floats().map(repr)
+    if isinstance(value, list):
+        return st.lists(st.sampled_from(value or [2, 4]), max_size=4).map(json.dumps)
+    return st.sampled_from(("null", json.dumps(value), "any", "8", "0.25"))
+
+
 @st.composite
 def overrides(draw: st.DrawFn, data: str) -> list[str]:
     """One to three overrides of a run, most of them of settings that exist."""
     lines = []
     for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):
-        key = draw(st.sampled_from(KEYS[data][draw(st.sampled_from(sorted(KEYS[data])))]))
+        group = KEYS[data][draw(st.sampled_from(sorted(KEYS[data])))]
+        key = draw(st.sampled_from(sorted(group)))
+        value = draw(_like(group[key]) if draw(st.booleans()) else texts)
         twist = draw(st.sampled_from(range(10)))
         if twist == 0:
             key = f"{key}.{draw(st.sampled_from(WORDS))}"
@@ -94,30 +113,21 @@ def overrides(draw: st.DrawFn, data: str) -> list[str]:
             key = key[:at] + draw(st.text(max_size=2)) + key[at + 1 :]
         elif twist == 2:
             key = draw(st.sampled_from(GROUPS))
-        lines.append(
-            f"{key}={draw(texts)}" if draw(st.sampled_from(range(30))) else draw(st.text())
-        )
+        lines.append(f"{key}={value}" if draw(st.sampled_from(range(30))) else draw(st.text()))
     return lines
 
 
+_SWEEPS = packaged_conf_dir().parent / "sweeps"
 FILES = {
-    "base": packaged_conf_dir() / "base.yaml",
-    "sweep": packaged_conf_dir().parent / "sweeps" / "eta_lambda.yaml",
-    "search": packaged_conf_dir().parent / "sweeps" / "search.yaml",
+    "sweep": _SWEEPS / "eta_lambda.yaml",
+    "search": _SWEEPS / "search.yaml",
     **{
-        f"{group}/{name}": known_names(group)[name]
-        for group, names in {
-            "data": ("compas", "mnist"),
-            "actions": ("compas/paper", "mnist/latent", "celeba/semantic"),
-            "backbone": ("mlp2",),
-            "teacher": ("r_margin",),
-            "method": ("cfq", "lsq"),
-            "solver": ("search",),
-            "regime": (next(iter(known_names("regime"))),),
-            "suite": ("smoke",),
-        }.items()
-        for name in names
-        if name in known_names(group)
+        name: packaged_conf_dir() / f"{name}.yaml"
+        for name in (
+            *("base", "data/compas", "data/mnist", "backbone/mlp2", "teacher/r_margin"),
+            *("actions/compas/paper", "actions/mnist/latent", "actions/celeba/semantic"),
+            *("method/cfq", "method/lsq", "solver/search", "regime/moderate", "suite/smoke"),
+        )
     },
 }
 """Files that are made wrong, by what they are."""

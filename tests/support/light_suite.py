@@ -127,6 +127,26 @@ def start(plan: Plan, folder: Path, *point: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2])
 
 
+class Here:
+    """Workers in this process: the first that is started does all the work, for all of them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.started = plan, False
+
+    def start(self) -> None:
+        self.started = True
+        worker.work(self.plan)
+
+    def alive(self) -> int:
+        return 1000 if self.started else 0
+
+    def ended(self) -> list[str]:
+        return []
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 

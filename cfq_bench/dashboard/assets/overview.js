@@ -8,44 +8,40 @@ function chooser(metrics, chosen, onChange) {
   return make("p", {}, make("label", { for: "metric" }, "Shown against the budget, accuracy, drift and bits: "), select);
 }
 
-function collect(runs, nameOf) {
+// The rows of every table, on the seeds that the table shows: a point is a cell of it.
+function everyLine(runs, data) {
+  return byTable(runs, data).flatMap((group, table) =>
+    linesOf(group, { by_group: false }, data).map((line) => ({ ...line, table, run: group.find((run) => run.row === line.row) })));
+}
+
+function collect(lines, nameOf) {
   const groups = new Map();
-  for (const run of runs) {
-    const name = nameOf(run);
+  for (const line of lines) {
+    const name = nameOf(line);
     if (!groups.has(name)) groups.set(name, []);
-    groups.get(name).push(run);
+    groups.get(name).push(line);
   }
-  return groups;
+  return [...groups].sort(([a], [b]) => a - b);
 }
 
-function known(runs, data, key) {
-  const i = data.keys.indexOf(key);
-  return runs.map((run) => run.values[i]).filter((value) => value != null);
-}
-
-// Means at the seeds that all budgets of a row share: a point must not move for another seed.
-function curve(runs, data, metric) {
-  const budgets = collect(runs.filter((run) => run.budget !== "-"), (run) => run.budget);
-  const common = commonSeeds([...budgets.values()].map((group) => group.map((run) => run.seed)));
+function curve(lines, metric) {
   const points = [];
-  for (const [budget, group] of budgets) {
-    const used = group.filter((run) => common.includes(run.seed));
-    const values = known(used.length ? used : group, data, metric.key);
+  for (const line of lines.filter((one) => one.run.budget !== "-")) {
+    const values = valuesOf(line, metric.key).filter((value) => value != null);
     if (!values.length) continue;
     const [mean, sd] = meanAndSd(values);
     const seeds = `${values.length} seed${values.length > 1 ? "s" : ""}`;
-    points.push({ x: Number(budget), y: mean, sd, note: `${spread(values, metric.form).text} (${seeds})` });
+    const note = `${spread(values, metric.form, values.length).text} (${seeds})`;
+    points.push({ x: Number(line.run.budget), y: mean, sd, note });
   }
   return points.sort((a, b) => a.x - b.x);
 }
 
 function curveFigures(runs, data, metric) {
   const figures = [];
-  const charts = collect(runs, (run) => run.curve);
-  for (const i of [...charts.keys()].sort((a, b) => a - b)) {
-    const lines = collect(charts.get(i), (run) => run.row);
-    const series = [...lines.keys()].sort((a, b) => a - b)
-      .map((row) => ({ name: data.rows[row], look: row, line: true, points: curve(lines.get(row), data, metric) }))
+  for (const [i, chart] of collect(everyLine(runs, data), (line) => line.run.curve)) {
+    const series = collect(chart, (line) => line.row)
+      .map(([row, lines]) => ({ name: data.rows[row], look: row, line: true, points: curve(lines, metric) }))
       .filter((one) => one.points.length > 1);
     if (!series.length) continue;
     const ticks = [...new Set(series.flatMap((one) => one.points.map((p) => p.x)))].sort((a, b) => a - b);
@@ -57,15 +53,16 @@ function curveFigures(runs, data, metric) {
 function tradeoffFigures(runs, data, metric) {
   const against = ["task/acc", "task/favourable_drift", "deploy/avg_bits"];
   const labels = { "task/acc": "accuracy", "task/favourable_drift": "drift", "deploy/avg_bits": "average weight bits" };
+  const rows = collect(everyLine(runs, data), (line) => line.row);
   return against.map((key) => {
     const series = [];
-    for (const [row, group] of [...collect(runs, (run) => run.row)].sort(([a], [b]) => a - b)) {
+    for (const [row, lines] of rows) {
       const points = [];
-      for (const [table, part] of collect(group, (run) => run.table)) {
-        const [xs, ys] = [known(part, data, key), known(part, data, metric.key)];
-        if (!xs.length || !ys.length) continue;
-        const [[x], [y]] = [meanAndSd(xs), meanAndSd(ys)];
-        points.push({ x, y, note: `${spread(ys, metric.form).text}, ${data.tables[table]}` });
+      for (const line of lines) {
+        const [x, y] = [meanOf(line, key), meanOf(line, metric.key)];
+        if (x === null || y === null) continue;
+        const note = spread(valuesOf(line, metric.key), metric.form, line.used.length).text;
+        points.push({ x, y, note: `${note}, ${data.tables[line.table]}` });
       }
       if (points.length) series.push({ name: data.rows[row], look: row, points });
     }

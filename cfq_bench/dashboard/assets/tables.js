@@ -21,8 +21,11 @@ function line(row, view) {
   if (row.note) name.append(" ", make("small", {}, row.note));
   const cells = [name];
   if (view.by_group) cells.push(make("td", {}, row.group));
-  cells.push(make("td", { "data-v": row.seeds }, String(row.seeds)));
-  for (const cell of row.cells) cells.push(make("td", { "data-v": cell.value ?? "" }, cell.text));
+  cells.push(make("td", { "data-v": row.count }, row.seeds));
+  for (const cell of row.cells) {
+    const text = cell.best ? make("strong", {}, cell.text) : cell.text;
+    cells.push(make("td", { "data-v": cell.value ?? "" }, text));
+  }
   return make("tr", {}, ...cells);
 }
 

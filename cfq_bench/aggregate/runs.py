@@ -1,20 +1,25 @@
-"""What the page needs of one record: a few dozen numbers, and what it may be compared with."""
+"""One record as far as it is compared with others: its numbers, and what it may stand beside.
+
+Read leniently, so that records of other versions are shown as far as they go.
+"""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from cfq_bench.errors import UserError
+from cfq_bench.results.differences import flat
 
 OF_A_ROW = ("method", "training", "policy", "allocator")
 """Settings in which the rows of one table may differ."""
 NOT_COMPARED = ("seed", *OF_A_ROW)
+NOT_A_SETTING = ("module",)
+"""Where the code lies that reads a group of settings."""
 GROUP_METRICS = ("acc", "vd", "vd_adverse", "boundary_error", "crg", "crg_abs")
 """What is known of every protected group, in the order of `GroupLine.values`."""
-DIGITS = 7
-"""Significant digits that are kept: the page rounds to three decimals."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,21 @@ class Run:
         return str(setting(self.config, "seed"))
 
     @property
+    def seed_number(self) -> int | None:
+        """The seed; None where the record does not say it, so that it has no place in a mean."""
+        return int(self.seed) if self.seed.isdigit() else None
+
+    @property
     def title(self) -> str:
         """The run in words."""
-        backbone = setting(self.config, "backbone", "name")
-        return f"{self.method} on {self.data} ({backbone}, {self.budget} bits, seed {self.seed})"
+        split = setting(self.config, "evaluation", "split")
+        words = [
+            str(setting(self.config, "backbone", "name")),
+            f"{self.budget} bits",
+            f"seed {self.seed}",
+            *([] if split in ("test", "-") else [f"{split} rows"]),
+        ]
+        return f"{self.method} on {self.data} ({', '.join(words)})"
 
     @cached_property
     def table(self) -> str:
@@ -116,7 +132,7 @@ def setting(config: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
-def summarize(document: Any, run_id: str) -> Run:
+def read_run(document: Any, run_id: str) -> Run:
     """Read a record leniently: keys that are missing or unknown do not hide what is there.
 
     Args:
@@ -153,10 +169,7 @@ def _part(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _key(settings: dict[str, Any]) -> str:
     """Settings as text, without the place of the code that reads them."""
-    plain = {
-        group: {k: v for k, v in part.items() if k != "module"} if isinstance(part, dict) else part
-        for group, part in settings.items()
-    }
+    plain = flat(settings, skip=NOT_A_SETTING)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -166,9 +179,9 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
-    return float(f"{value:.{DIGITS}g}")
+    return float(value)
 
 
 def _margins(lines: object) -> dict[str, float]:

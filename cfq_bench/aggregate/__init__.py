@@ -1,0 +1,1 @@
+"""One room for all views: tables, rows, seeds, means, marks, labels, order, verdicts."""
