@@ -18,7 +18,7 @@ from cfq_bench.suites.estimate import Estimates
 from cfq_bench.suites.lease import Leases
 from cfq_bench.suites.local import LocalWorkers
 from cfq_bench.suites.order import in_order
-from cfq_bench.suites.worker import FAULT, POLL_S, Plan
+from cfq_bench.suites.worker import FAULT, POLL_S, Plan, recorded_since
 
 ExecutorName = Literal["local", "ray", "submitit"]
 
@@ -139,8 +139,9 @@ def run_suite(
 def _sweep(store: RecordStore, results_dir: Path) -> None:
     """Remove what killed workers and calls left, of this call and of others."""
     sweep_leftovers(store.runs_dir)
-    if (results_dir / "leases").is_dir():
-        Leases(results_dir / "leases").sweep(lambda name: store.path(name).exists())
+    folder = results_dir / "leases"
+    if folder.is_dir():
+        Leases(folder).sweep(recorded_since(store, folder))
 
 
 def _obtain_data(runs: Iterable[SuiteRun], data_dir: Path | None) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -16,7 +17,7 @@ from cfq_bench.errors import FolderError, UserError
 from cfq_bench.files import explained, run_id, write_atomic
 from cfq_bench.processes import end_after
 from cfq_bench.record.store import RecordStore
-from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases
+from cfq_bench.suites.lease import EXPIRY_S, Lease, Leases, read_holder
 from cfq_bench.tracking.mode import Mode
 
 if TYPE_CHECKING:
@@ -76,6 +77,24 @@ def leases_of(plan: Plan) -> Leases:
     return Leases(Path(plan.results_dir) / "leases", plan.expiry_s)
 
 
+def recorded_since(store: RecordStore, folder: Path) -> Callable[[str], bool]:
+    """Whether a run has a record, and nobody is at work on another.
+
+    A living holder of a lease that is younger than the record replaces a stale one.
+    """
+
+    def is_recorded(run_id: str) -> bool:
+        lease = folder / f"{run_id}.lease"
+        try:
+            recorded, taken = (path.stat().st_mtime_ns for path in (store.path(run_id), lease))
+        except FileNotFoundError:
+            return False
+        holder = read_holder(lease)
+        return recorded >= taken or (holder is not None and holder.is_gone())
+
+    return is_recorded
+
+
 def work(plan: Plan, leases: Leases | None = None) -> int:
     """Run what has no record and no living worker; return when every run has a record.
 
@@ -103,7 +122,7 @@ def _work(plan: Plan, leases: Leases) -> int:
                     published += _run_leased(todo.pop(name), name, plan, store, lease)
         if len(todo) == before:
             time.sleep(POLL_S)  # the others are at work on what is left: they may die
-    leases.sweep(lambda name: plan.is_recorded(store, name))
+    leases.sweep(recorded_since(store, leases.folder))
     return published
 
 
