@@ -13,7 +13,14 @@ from hashlib import sha256
 from typing import Any
 
 from cfq_bench.aggregate.rows import BITS, baseline_of
-from cfq_bench.aggregate.runs import NOT_A_SETTING, OF_A_ROW, Run, setting
+from cfq_bench.aggregate.runs import (
+    NOT_A_SETTING,
+    OF_A_ROW,
+    Run,
+    setting,
+    several_splits,
+    split_words,
+)
 from cfq_bench.config.loader import known_names, load_settings
 from cfq_bench.results.differences import ABSENT, changes, flat
 from cfq_bench.statistics.summary import mean_and_sd
@@ -97,27 +104,6 @@ def setting_words(
             words.append(form.format(value))
     split = split_words(config, several=several)
     return [*words, split] if split else words
-
-
-def split_words(config: Mapping[str, Any], *, several: bool = False) -> str:
-    """On which rows a run was measured, where these are not the test rows; else empty.
-
-    Args:
-        config: of a record.
-        several: whether it stands beside runs of other splits: then test rows are named, too.
-
-    >>> split_words({"evaluation": {"split": "validation"}})
-    'validation rows'
-    >>> split_words({"evaluation": {"split": "test"}}, several=True)
-    'test rows'
-    """
-    split = setting(config, "evaluation", "split")
-    return "" if split == ABSENT or (split == "test" and not several) else f"{split} rows"
-
-
-def several_splits(configs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether runs were measured on rows of more than one split."""
-    return len({split_words(config) for config in configs}) > 1
 
 
 def _bits_words(config: Mapping[str, Any], budget: bool) -> list[str]:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cfq_bench.aggregate.labels import setting_words, several_splits, split_words
+from cfq_bench.aggregate.labels import setting_words
 from cfq_bench.aggregate.rows import Rows, baseline_of
+from cfq_bench.aggregate.runs import several_splits, split_words
 from cfq_bench.errors import unknown_name
 from cfq_bench.record.archive import RowValidity
 from cfq_bench.results.collect import Result
