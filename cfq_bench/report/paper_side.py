@@ -41,9 +41,9 @@ BESIDE_VD = {
 
 
 VERDICTS = (
-    "agrees: the paper's mean is within its own spread of ours, and our interval is small enough to "
-    "tell; differs, same order, opposite order: it is outside by more than both; cannot tell: our "
-    "seeds decide none of these."
+    "agrees: the paper's mean is within its own spread of ours, and our interval is small enough "
+    "to tell; differs, same order, opposite order: it is outside by more than both; cannot tell: "
+    "our seeds decide none of these."
 )
 
 
