@@ -150,7 +150,10 @@ def test_the_script_decides_on_hostile_records_what_python_decides(
         assert ("<strong>" in by_script[0]) == (chosen == {})
     notes = page.locator("#tradeoff-charts figure:first-child tbody td:last-child")
     text = notes.all_text_contents()
-    assert "0.150 ± 0.000, compas, mlp2, W4A8, actions paper, solver search, kappa 0.1" in text
+    assert (
+        "0.150 ± 0.000, compas, mlp2, W4A8, actions paper, solver search, kappa 0.1, test rows"
+        in text
+    )
 
 
 def bare(html: str) -> str:
