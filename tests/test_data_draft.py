@@ -462,7 +462,7 @@ FROM = "nationality or origin"
         ("customer_id Loan_ID SSN", "an id"),
         ("delinq_2yrs NumberOfTimes90DaysLate prior_default inq_last_6mths previous", "the past"),
         ("pub_rec_bankruptcies PercentTradesNeverDelq priors_count juv_fel_count", "the past"),
-        ("credit_history Mahnungen poutcome", "the past"),
+        ("credit_history missed_payments Mahnungen poutcome", "the past"),
         ("MSinceOldestTradeOpen residence_since emp_length tenure", "time passes by itself"),
         ("issue_date Datum", "a date"),
     ],

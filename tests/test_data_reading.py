@@ -160,6 +160,12 @@ READ: dict[str, tuple[str | bytes, dict[str, Any], dict[str, list[Any]], list[st
         {"Unnamed: 0": [0, 1], "a": [5, 6]},
         ["the first column has no name and is called 'Unnamed: 0'"],
     ),
+    "row numbers, twice": (
+        ",Unnamed: 0,a\n0,0,5\n",
+        {},
+        {"Unnamed: 0.1": [0], "Unnamed: 0": [0], "a": [5]},
+        ["the first column has no name and is called 'Unnamed: 0.1'"],
+    ),
     "a comma more in the header too": (
         "a,b,\n1,2,\n",
         {},

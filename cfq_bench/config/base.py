@@ -47,9 +47,10 @@ class Frozen(BaseModel):
 
 
 class Later(Frozen):
-    """Has settings that came later and change nothing by default: they are left out of the dump
-    until they do, so that runs of before keep their names.
-    """  # noqa: D205 (one sentence)
+    """A model with settings that came later and change nothing by default.
+
+    They are left out of the dump while they have their default, so that runs keep their names.
+    """
 
     LATER: ClassVar[tuple[str, ...]] = ()
     """Names of those settings."""

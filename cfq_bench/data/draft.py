@@ -101,7 +101,7 @@ def _looked_at(values: pd.Series, labels: pd.Series, look: Look) -> Column:
     column = inspect(values, look.how)
     column.questions += look.doubts.get(column.name, [])
     if column.kind is None:
-        if column.name == UNNAMED:
+        if column.name.startswith(UNNAMED):
             column.notes.append("such are the row numbers that pandas and R write")
         return column
     if column.kind in ("numeric", "integer") and is_words(values):

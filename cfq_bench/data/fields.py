@@ -169,13 +169,14 @@ def _stripped(raw: pd.DataFrame, names: list[str], header: list[str], path: Path
                 "take it out"
             )
         if name == "":
-            notes.append(f"the first column has no name and is called {UNNAMED!r}")
+            name = UNNAMED if UNNAMED not in names else f"{UNNAMED}.1"  # written twice by pandas
+            notes.append(f"the first column has no name and is called {name!r}")
         if name in kept:
             raise UserError(
                 f"data file {path}: the header names {named(name)} twice, in columns "
                 f"{names.index(name) + 1} and {position + 1}: rename one of them"
             )
-        kept[name or UNNAMED] = words
+        kept[name] = words
         touched = int((words != raw[position]).sum())
         if touched:
             spaced[name] = touched

@@ -89,7 +89,7 @@ _RULES = (
         "delinq* delq* dlq* default* bankrupt* arrears foreclos* derog* chargeoff* liens judgment* "
         "judgement* late overdue prior priors previous* prev history hist historic* past convict* "
         "arrest* juv juvenile felon* misd* offen* inquir* inq* recid* mahn* inkasso antecedent* "
-        "impag* poutcome pdays retard* verzug*",
+        "impag* missed collections poutcome pdays retard* verzug*",
         _PAST,
         "charge off",
         "charged off",

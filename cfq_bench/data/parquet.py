@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
+from cfq_bench.data.numbers import is_words
 from cfq_bench.data.words import named, shown, spaces_note
 from cfq_bench.errors import UserError
 
@@ -63,7 +64,11 @@ def read_parquet(path: Path, missing_words: Iterable[str]) -> Reading:
     frame.columns = pd.Index(names)
     missing = ["", *missing_words]
     columns = {name: _as_in_text(frame[name], missing) for name in names}
-    spaced = {name: spaces for name in names if (spaces := _spaced(frame[name]))}
+    spaced = {
+        name: int(frame[name].isin(words).sum())
+        for name in names
+        if (words := _spaced_words(frame[name]))
+    }
     return Reading(pd.DataFrame(columns, index=frame.index), spaces_note(spaced), unusable)
 
 
@@ -130,14 +135,16 @@ def _as_in_text(column: pd.Series, missing: list[str]) -> pd.Series:
         return pd.Series(column.dt.to_timestamp())
     if kind == np.float16:
         return column.astype(np.float64)
-    if pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column):
-        words = column.map(lambda value: value.strip() if isinstance(value, str) else value)
+    if is_words(column):
+        spaced = _spaced_words(column)
+        words = column.replace({word: word.strip() for word in spaced}) if spaced else column
         return words.where(~words.isin(missing), None)
     return column
 
 
-def _spaced(column: pd.Series) -> int:
-    """How many values have spaces around them."""
-    if not (pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column)):
-        return 0
-    return int(column.map(lambda value: isinstance(value, str) and value != value.strip()).sum())
+def _spaced_words(column: pd.Series) -> list[str]:
+    """The words of a column that have spaces around them."""
+    if not is_words(column):
+        return []
+    distinct = column.dropna().unique().tolist()
+    return [word for word in distinct if isinstance(word, str) and word != word.strip()]
