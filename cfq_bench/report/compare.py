@@ -12,6 +12,7 @@ from cfq_bench.aggregate.tables import Cell, Row, Table, Wanted, tables
 from cfq_bench.errors import UserError
 from cfq_bench.record.record import Record
 from cfq_bench.report.markdown import plain
+from cfq_bench.text import shown
 
 COMPARISON = Wanted(tuple(map(metric_column, COMPARED)), whole=True, paired=True)
 """What the tables of methods show, here and in the dashboard."""
@@ -40,7 +41,7 @@ def comparison(
     if not made:
         raise UserError("no finished records fit: run some first, or choose another --results-dir")
     render = _markdown if markdown else _plain
-    return "\n".join(map(render, made))
+    return shown("\n".join(map(render, made)))
 
 
 def _fits(run: Run, data: Sequence[str], method: Sequence[str]) -> bool:
