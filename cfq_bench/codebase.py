@@ -30,7 +30,7 @@ RUN = ("cfq_bench.experiment",)
 PLUMBING = frozenset(
     f"cfq_bench.{name}"
     for name in (
-        *("cache", "codebase", "errors", "files", "record", "tracking"),
+        *("cache", "codebase", "errors", "files", "processes", "record", "text", "tracking"),
         *("config.explain", "config.loader", "config.plugin", "config.suite", "config.yaml"),
     )
 )

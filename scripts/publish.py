@@ -23,6 +23,7 @@ from cfq_bench.record.archive import pack, read_archive, stored
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import Report, build_report
 from cfq_bench.report.markdown import markdown_table
+from cfq_bench.report.reproduced import REPRODUCED, Reproduced
 from cfq_bench.report.write import texts_of, write_report
 from cfq_bench.results.collect import collect
 
@@ -88,7 +89,8 @@ def report_of(suite: str) -> Report:
     results = collect(suite, expand(settings), archive.records)
     if not results.finished:
         raise UserError(f"the published records of {suite} are none of its runs: publish it again")
-    return build_report(settings, results, archive.rows)
+    again = Reproduced.read(archive_of(suite).with_name(REPRODUCED))
+    return build_report(settings, results, archive.rows, reproduced=again)
 
 
 def stale() -> list[str]:

@@ -20,6 +20,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import metric_info
 from cfq_bench.files import run_id
 from cfq_bench.record.archive import Archive, Validity, pack, read_archive, stored, unpack
+from cfq_bench.record.identity import made_by_code
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.report.build import build_report
@@ -516,7 +517,9 @@ def test_a_damaged_archive_is_one_line(harm: Callable[[bytes], bytes], tmp_path:
 
 def test_the_command_line_packs_and_reports(tmp_path: Path) -> None:
     for run in runs():
-        RecordStore(tmp_path).write(record_of(run, spread_out(run)), None)
+        made = made_by_code(run.settings.model_dump(mode="json"))
+        record = record_of(run, spread_out(run)).model_copy(update={"made_by": made})
+        RecordStore(tmp_path).write(record, None)
     into = tmp_path / "packed.xz"
     at = ["--results-dir", str(tmp_path)]
     done = CliRunner().invoke(main, ["results", "pack", "table1", *at, "--into", str(into)])

@@ -346,8 +346,11 @@ def compare(
     seeds ("3 of 5": a row has more; "own": it lacks some, and is shown on its own). The last column
     is the paired difference of the boundary error to label training.
     """
+    from cfq_bench.record.identity import Judge
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.compare import comparison
 
     records = RecordStore(results_dir).all()
-    click.echo(comparison(records, data=data, method=method, markdown=markdown), nl=False)
+    stale = Judge().stale(records)
+    text = comparison(records, data=data, method=method, markdown=markdown, stale=stale)
+    click.echo(text, nl=False)

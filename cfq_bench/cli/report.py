@@ -34,8 +34,10 @@ def report(
     from cfq_bench.config.suite import expand, load_suite
     from cfq_bench.errors import UserError
     from cfq_bench.record.archive import read_archive, stored
+    from cfq_bench.record.identity import Judge
     from cfq_bench.record.store import RecordStore
     from cfq_bench.report.build import build_report
+    from cfq_bench.report.reproduced import REPRODUCED, Reproduced
     from cfq_bench.report.write import write_report
     from cfq_bench.results.collect import collect
 
@@ -50,7 +52,10 @@ def report(
     results = collect(loaded.name, runs, known.records)
     if not results.finished:
         raise UserError(f"{where} has no finished run of suite {loaded.name}: {hint}")
-    made = build_report(loaded, results, known.rows, baseline)
+    # An archive is read as it is: its records answer for the version that made them.
+    stale = Judge().stale(known.records) if archive is None else {}
+    again = None if archive is None else Reproduced.read(archive.with_name(REPRODUCED))
+    made = build_report(loaded, results, known.rows, baseline, stale, again)
     folder = into or results_dir / loaded.name / "report"
     count = write_report(made, folder)
     click.echo(made.summary)

@@ -45,6 +45,7 @@ def pack(suite: str, results_dir: Path, into: Path | None, conf_dir: Path | None
     from cfq_bench.files import ensure_writable, write_atomic
     from cfq_bench.record.archive import pack as packed
     from cfq_bench.record.archive import stored
+    from cfq_bench.record.identity import Judge, stale_words
     from cfq_bench.record.store import RecordStore
 
     loaded = load_suite(suite, conf_dir)
@@ -61,3 +62,5 @@ def pack(suite: str, results_dir: Path, into: Path | None, conf_dir: Path | None
     left = len(runs) - len(archive.records)
     missing = f"; {left} runs of the suite have no record" if left else ""
     click.echo(f"{path}: {len(archive.records)} records, {len(content) / 1e6:.1f} MB{missing}")
+    if words := stale_words(Judge().stale(archive.records), len(archive.records)):
+        click.echo(words, err=True)

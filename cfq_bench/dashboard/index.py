@@ -4,12 +4,15 @@ import json
 import os
 import secrets
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cfq_bench.aggregate.runs import Run, read_run
 from cfq_bench.errors import UserError
 from cfq_bench.files import explain
+from cfq_bench.record.identity import Judge
 from cfq_bench.record.store import RecordStore
 
 Stamp = tuple[int, int, int]
@@ -24,11 +27,13 @@ class Snapshot:
         version: changes when anything else here does; also the ETag of the page's data.
         runs: by run id.
         problems: one line for each file that is no record.
+        stale: why records are no answers for this code and these data, by run id.
     """
 
     version: str
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
+    stale: Mapping[str, str] = field(default_factory=dict)
 
 
 class RecordIndex:
@@ -44,6 +49,8 @@ class RecordIndex:
         self._stamps: dict[str, Stamp] = {}
         self._runs: dict[str, Run] = {}
         self._problems: dict[str, str] = {}
+        self._made: dict[str, dict[str, Any]] = {}
+        self._stale: dict[str, str] = {}
         self._start, self._changes = secrets.token_hex(4), 0
 
     def refresh(self) -> Snapshot:
@@ -59,13 +66,15 @@ class RecordIndex:
             for run_id, stamp in stamps.items():
                 if self._stamps.get(run_id) != stamp:
                     self._read(run_id)
-            if stamps != self._stamps:
+            stale = self._judge()
+            if (stamps, stale) != (self._stamps, self._stale):
                 self._changes += 1
-                self._stamps = stamps
+                self._stamps, self._stale = stamps, stale
             return Snapshot(
                 version=f"{self._start}-{self._changes}",
                 runs=tuple(self._runs[run_id] for run_id in sorted(self._runs)),
                 problems=tuple(self._problems[run_id] for run_id in sorted(self._problems)),
+                stale=stale,
             )
 
     def get(self, run_id: str) -> Run | None:
@@ -93,10 +102,21 @@ class RecordIndex:
         self._forget(run_id)
         path = self.store.path(run_id)
         try:
-            self._runs[run_id] = read_run(json.loads(path.read_bytes()), run_id)
+            content = json.loads(path.read_bytes())
+            self._runs[run_id] = read_run(content, run_id)
+            self._made[run_id] = {
+                key: content.get(key) for key in ("config", "made_by", "provenance")
+            }
         except (OSError, ValueError, RecursionError, UserError) as error:
             self._problems[run_id] = f"{path.name}: {error}"
 
+    def _judge(self) -> dict[str, str]:
+        """As code and data are now, which may change while the page is shown."""
+        judge = Judge()
+        reasons = ((name, judge.why_stale_content(made)) for name, made in self._made.items())
+        return {name: why for name, why in reasons if why is not None}
+
     def _forget(self, run_id: str) -> None:
+        self._made.pop(run_id, None)
         self._runs.pop(run_id, None)
         self._problems.pop(run_id, None)

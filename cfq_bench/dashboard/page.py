@@ -18,6 +18,7 @@ from cfq_bench.dashboard.index import Snapshot
 from cfq_bench.dashboard.payload import as_json, payload
 from cfq_bench.dashboard.run_page import RunPage
 from cfq_bench.dashboard.views import View, views
+from cfq_bench.record.identity import stale_words
 from cfq_bench.text import shown as visibly
 
 FILTERS = {"data": "Data set", "method": "Method", "budget": "Budget, bits", "seed": "Seed"}
@@ -49,6 +50,7 @@ class RunLine:
     run: Run
     label: str
     shown: bool
+    stale: str | None
     cells: Sequence[Cell]
 
 
@@ -80,6 +82,7 @@ def overview(
         status=f"{len(selected)} of {len(snapshot.runs)} runs shown.",
         filters=_filters(snapshot.runs, selection),
         problems=snapshot.problems,
+        stale=stale_words(snapshot.stale, len(snapshot.runs)),
         views=shown,
         tables={view.name: tables(selected, labels, view) for view in shown},
         open_tables=OPEN_TABLES,
@@ -176,5 +179,6 @@ def _run_lines(
     lines = []
     for run in sorted(snapshot.runs, key=lambda run: (run.utc, run.run_id), reverse=True):
         cells = [cell_of([run.values.get(c.key)], c.form, 1) for c in view.columns]
-        lines.append(RunLine(run, labels.row(run), selection.has(run), cells))
+        stale = snapshot.stale.get(run.run_id)
+        lines.append(RunLine(run, labels.row(run), selection.has(run), stale, cells))
     return lines

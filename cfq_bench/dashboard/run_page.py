@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cfq_bench.aggregate.numbers import format_metric
 from cfq_bench.errors import UserError
 from cfq_bench.evaluation.keys import METRICS
+from cfq_bench.record.identity import Judge
 from cfq_bench.record.store import RecordStore
 from cfq_bench.statistics.rates import certain_bounds
 
@@ -76,6 +77,7 @@ class RunPage:
         run_id: its name.
         title: method, data, backbone, budget and seed.
         status: ``ok``, ``skipped`` or ``failed``.
+        stale: why it is no answer for this code and these data, if it is none.
         reason: why not ok.
         metrics: label, value, rows behind it, direction, meaning.
         bits: layer, weight bits, input bits.
@@ -91,6 +93,7 @@ class RunPage:
     run_id: str
     title: str
     status: str
+    stale: str | None
     reason: str | None
     metrics: list[list[str]]
     bits: list[list[str]]
@@ -126,6 +129,7 @@ def run_page(store: RecordStore, run_id: str, title: str, most_rows: int) -> Run
         run_id=run_id,
         title=title,
         status=str(record.get("status", "failed")),
+        stale=Judge().why_stale_content(record),
         reason=record.get("reason"),
         metrics=_metrics(record.get("metrics") or {}, record.get("counts") or {}),
         bits=_bits(details),

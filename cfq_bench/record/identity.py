@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from cfq_bench.codebase import plugins_of, run_code
 from cfq_bench.data.prints import changed_file, data_prints
 from cfq_bench.data.sources import named_data_dir
@@ -62,22 +64,37 @@ class Judge:
     """
 
     def __init__(self, data_dir: Path | None = None) -> None:
-        self._data_dir = named_data_dir(data_dir)
+        try:
+            self._data_dir = named_data_dir(data_dir)
+        except UserError:
+            self._data_dir = None  # whoever reads the data says so
         self._codes: dict[tuple[str, ...], str | UserError] = {}
         self._changed: dict[tuple[tuple[str, str], ...], str | None] = {}
 
     def why_stale(self, record: Record) -> str | None:
         """Why a record is no answer for this code and these data, in words; None: it is one."""
-        made = record.made_by
+        return self._why(record.config, record.made_by, record.provenance)
+
+    def why_stale_content(self, content: Mapping[str, Any]) -> str | None:
+        """As `why_stale`, of a record's file as it was read: any version's, whole or not."""
+        try:
+            made = MadeBy.model_validate(content.get("made_by"))
+        except ValidationError:
+            made = None
+        return self._why(content.get("config") or {}, made, content.get("provenance") or {})
+
+    def _why(
+        self, config: Mapping[str, Any], made: MadeBy | None, provenance: Mapping[str, Any]
+    ) -> str | None:
         if made is None:
             return "made by a version that did not record its code"
         if made.code == EDITED:
             return "its code was edited while it ran"
-        code = self._code(tuple(plugins_of(record.config)))
+        code = self._code(tuple(plugins_of(config)))
         if isinstance(code, UserError):
             return f"made by code that is not here ({code})"
         if code != made.code:
-            return f"made by other code ({version_of(record)})"
+            return f"made by other code ({version_of(provenance)})"
         changed = self._file(tuple(sorted((made.data or {}).items())))
         return None if changed is None else f"its data file {changed} has changed since"
 
@@ -116,13 +133,13 @@ def answering(
     return None, f"run {record.run_id} is stale, and run again: {why} ({ACCEPT})"
 
 
-def version_of(record: Record) -> str:
+def version_of(provenance: Mapping[str, Any]) -> str:
     """The package's version that made a record, and its commit where the record has one."""
-    words = f"cfq-bench {record.provenance.get('version', 'of unknown version')}"
-    commit = record.provenance.get("git_commit")
+    words = f"cfq-bench {provenance.get('version', 'of unknown version')}"
+    commit = provenance.get("git_commit")
     if isinstance(commit, str):
         words += f" at {commit[:10]}"
-    return f"{words}, with changes of its own" if record.provenance.get("git_dirty") else words
+    return f"{words}, with changes of its own" if provenance.get("git_dirty") else words
 
 
 def stale_words(stale: Mapping[str, str], total: int) -> str | None:
@@ -130,8 +147,9 @@ def stale_words(stale: Mapping[str, str], total: int) -> str | None:
     if not stale:
         return None
     reasons = sorted(set(stale.values()))
-    more = f", and {len(reasons) - 1} other reasons" if len(reasons) > 1 else ""
+    others = len(reasons) - 1
+    more = f", and {others} other reason{'s' if others > 1 else ''}" if others else ""
     return (
-        f"{len(stale)} of {total} records are stale, no answers for this code and data: "
-        f"{reasons[0]}{more}. The same command runs them again."
+        f"Stale, and no answers for this code and data: {len(stale)} of {total} records "
+        f"({reasons[0]}{more})."
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cfq_bench.errors import UserError
 from cfq_bench.files import ensure_writable, explain, temporary
+from cfq_bench.record.identity import Judge
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 
@@ -31,8 +32,9 @@ class Merged:
 def merge(sources: Sequence[Path], into: Path) -> Merged:
     """Bring the records of several results folders into one; the sources stay as they are.
 
-    Of two records of one run, the one that is finished wins over a failed one, then the newer. Two
-    that differ in nothing but times and provenance are the same.
+    Of two records of one run, the one that is finished wins over a failed one, then one that is
+    not stale, then the newer. Two that differ in nothing but times and provenance are the same,
+    if they are equally fresh.
 
     Args:
         sources: results folders (those with ``runs`` inside).
@@ -44,7 +46,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     for source in sources:
         if not (source / "runs").is_dir():
             raise UserError(f"{source} is no results folder: it has no folder 'runs'")
-    target = RecordStore(into)
+    target, judge = RecordStore(into), Judge()
     ensure_writable(target.runs_dir, "records")
     copied = same = corrupt = 0
     notes: list[str] = []
@@ -59,13 +61,18 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
                 corrupt += 1
                 notes.append(f"left out: {error}")
                 continue
-            if theirs is None or (ours is not None and _result(ours) == _result(theirs)):
+            if theirs is None:
                 same += 1
                 continue
-            better = ours is None or _rank(theirs) > _rank(ours)
+            better = ours is None
             if ours is not None:
-                kept = source if better else into
-                notes.append(f"{path.stem} differs: kept the one of {kept} ({_why(ours, theirs)})")
+                here, there = _rank(ours, judge), _rank(theirs, judge)
+                if here[:2] == there[:2] and _result(ours) == _result(theirs):
+                    same += 1
+                    continue
+                better = there > here
+                kept, why = source if better else into, _why(here, there)
+                notes.append(f"{path.stem} differs: kept the one of {kept} ({why})")
             if better:
                 _copy(store, target, theirs.run_id)
                 copied += 1
@@ -78,12 +85,15 @@ def _result(record: Record) -> object:
     return record.status, record.reason, metrics, record.counts
 
 
-def _rank(record: Record) -> tuple[bool, str]:
-    return record.status != "failed", str(record.provenance.get("utc", ""))
+def _rank(record: Record, judge: Judge) -> tuple[bool, bool, str]:
+    fresh = judge.why_stale(record) is None
+    return record.status != "failed", fresh, str(record.provenance.get("utc", ""))
 
 
-def _why(ours: Record, theirs: Record) -> str:
-    return "finished" if _rank(ours)[0] != _rank(theirs)[0] else "newer"
+def _why(ours: tuple[bool, bool, str], theirs: tuple[bool, bool, str]) -> str:
+    """What decides between two ranks, in a word."""
+    words = ("finished", "not stale", "newer")
+    return next((word for word, a, b in zip(words, ours, theirs, strict=True) if a != b), words[-1])
 
 
 def _copy(store: RecordStore, target: RecordStore, run_id: str) -> None:

@@ -2,18 +2,20 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cfq_bench.aggregate.comparisons import Compared
-from cfq_bench.aggregate.places import Kept, arranged
+from cfq_bench.aggregate.places import Kept, Place, arranged
 from cfq_bench.config.suite import SuiteSettings
 from cfq_bench.figures.draw import Drawing, draw_figures
+from cfq_bench.record.identity import stale_words, version_of
 from cfq_bench.report.answer import HOW, SettingAnswer, answer
 from cfq_bench.report.cells import cell_table, overview_table
 from cfq_bench.report.layout import Table, columns
 from cfq_bench.report.paper_side import paper_tables
-from cfq_bench.results.collect import Results
+from cfq_bench.report.reproduced import Reproduced
+from cfq_bench.results.collect import Result, Results
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,12 @@ class Report:
 
 
 def build_report(
-    suite: SuiteSettings, results: Results, kept: Kept, baseline: str | None = None
+    suite: SuiteSettings,
+    results: Results,
+    kept: Kept,
+    baseline: str | None = None,
+    stale: Mapping[str, str] | None = None,
+    reproduced: Reproduced | None = None,
 ) -> Report:
     """Make a suite's report from its results.
 
@@ -60,28 +67,39 @@ def build_report(
         results: its runs beside their records.
         kept: per-row validity by run id, which makes intervals over people as well as seeds.
         baseline: the row that others are compared with; default: each setting's usual one.
+        stale: why records are stale, by run id, for those that are; published ones never are.
+        reproduced: how those of them agree that were run again elsewhere.
 
     Raises:
         UserError: no run has the baseline's row.
     """
+    stale = stale or {}
     settings = [Compared(setting, kept) for setting in arranged(results.finished, baseline)]
     summary, answers = answer(settings)
     metrics = columns().of(suite.name, results.finished)
-    paper = paper_tables(suite.tables, results.finished)
+    paper = [
+        _noted(table, results.finished, stale)
+        for table in paper_tables(suite.tables, results.finished)
+    ]
     names = {table.name for table in paper}
     return Report(
         title=suite.name,
         about=suite.about,
-        state=_state(results),
+        state=_state(results, stale, reproduced),
         summary=summary,
         answers=answers,
         how=HOW,
         overviews=_apart(
-            (overview_table(one) for one in settings if len(one.setting.places) > 1), names
+            (
+                _noted(overview_table(one), _results_of(one.setting.places.values()), stale)
+                for one in settings
+                if len(one.setting.places) > 1
+            ),
+            names,
         ),
         cells=_apart(
             (
-                cell_table(compared, place, metrics)
+                _noted(cell_table(compared, place, metrics), _results_of([place]), stale)
                 for compared in settings
                 for place in compared.setting.places.values()
             ),
@@ -103,7 +121,7 @@ def _apart(tables: Iterable[Table], taken: set[str]) -> list[Table]:
     return named
 
 
-def _state(results: Results) -> list[str]:
+def _state(results: Results, stale: Mapping[str, str], reproduced: Reproduced | None) -> list[str]:
     done, skipped = results.finished, results.skipped
     counts = [
         f"{len(done)} finished",
@@ -115,20 +133,39 @@ def _state(results: Results) -> list[str]:
     seeds = sorted({result.seed for result in done})
     if seeds:
         lines.append(f"Seeds: {', '.join(map(str, seeds))}.")
-    versions = Counter(_version(result.record.provenance) for result in done)
-    made = ", ".join(f"{version} ({count} runs)" for version, count in sorted(versions.items()))
-    if made:
-        lines.append(f"Made by: {made}.")
+    if done:
+        lines.append(_made(done))
+    every = {r.record.run_id for r in (*done, *skipped, *results.failed)}
+    words = stale_words({name: why for name, why in stale.items() if name in every}, len(every))
+    if words is not None:
+        lines.append(words)
+    if reproduced is not None:
+        lines.append(reproduced.sentence())
     for what, part in (("Skipped", skipped), ("Failed", results.failed)):
         reasons = Counter(f"{r.row} on {r.run.axes['data']}: {r.record.reason}" for r in part)
         lines += [f"{what}: {text} ({count} runs)." for text, count in sorted(reasons.items())]
     return lines
 
 
-def _version(provenance: dict[str, object]) -> str:
-    """The package's version, and its commit where the records have one."""
-    words = f"cfq-bench {provenance.get('version', 'of unknown version')}"
-    commit = provenance.get("git_commit")
-    if isinstance(commit, str):
-        words += f" at {commit[:10]}"
-    return f"{words}, with changes of its own" if provenance.get("git_dirty") else words
+def _made(results: Iterable[Result]) -> str:
+    """The versions that made some records, and how many each."""
+    versions = Counter(version_of(result.record.provenance) for result in results)
+    words = [
+        f"{version} ({count} {'run' if count == 1 else 'runs'})"
+        for version, count in sorted(versions.items())
+    ]
+    return f"Made by: {', '.join(words)}."
+
+
+def _noted(table: Table, results: Iterable[Result], stale: Mapping[str, str]) -> Table:
+    """A table with what made its records, and how many of them are stale, beside it."""
+    every = list(results)
+    ids = {result.record.run_id for result in every}
+    words = stale_words({name: why for name, why in stale.items() if name in ids}, len(every))
+    return replace(table, notes=[*table.notes, _made(every), *([words] if words else [])])
+
+
+def _results_of(places: Iterable[Place]) -> Iterator[Result]:
+    for place in places:
+        for runs in place.results.values():
+            yield from runs.values()

@@ -3,13 +3,14 @@
 The last column pairs each row's boundary error with the baseline's at the same seeds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cfq_bench.aggregate.columns import COMPARED, metric_column
 from cfq_bench.aggregate.labels import label
 from cfq_bench.aggregate.runs import Run, read_run
 from cfq_bench.aggregate.tables import Cell, Row, Table, Wanted, tables
 from cfq_bench.errors import UserError
+from cfq_bench.record.identity import stale_words
 from cfq_bench.record.record import Record
 from cfq_bench.report.markdown import plain
 from cfq_bench.text import shown
@@ -26,11 +27,13 @@ def comparison(
     data: Sequence[str] = (),
     method: Sequence[str] = (),
     markdown: bool = False,
+    stale: Mapping[str, str] | None = None,
 ) -> str:
     """One table for every data set and shared setting, one row per method.
 
     Rows of a table share everything but the method and the seed, so that they are comparable;
-    methods that differ in their own settings are rows of their own.
+    methods that differ in their own settings are rows of their own. A line below says how many
+    are stale.
 
     Raises:
         UserError: no record fits.
@@ -41,7 +44,9 @@ def comparison(
     if not made:
         raise UserError("no finished records fit: run some first, or choose another --results-dir")
     render = _markdown if markdown else _plain
-    return shown("\n".join(map(render, made)))
+    old = {run.run_id: why for run in chosen if (why := (stale or {}).get(run.run_id))}
+    words = stale_words(old, len(chosen))
+    return shown("\n".join([*map(render, made), *([f"{words}\n"] if words else [])]))
 
 
 def _fits(run: Run, data: Sequence[str], method: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from cfq_bench.files import explain, write_atomic
 from cfq_bench.record.identity import version_of
 from cfq_bench.record.record import Record
 
-FILE = "reproduced.json"
+REPRODUCED = "reproduced.json"
 """Beside an archive of records."""
 
 Agreement = Literal["equal", "printed", "within", "beyond"]
@@ -182,7 +182,7 @@ def gather(
     return Reproduced(
         of=len(known),
         runs=[compare(old, new, row_of(old, known)) for old, new in pairs],
-        made_by=", ".join(sorted({version_of(record) for record in after})),
+        made_by=", ".join(sorted({version_of(record.provenance) for record in after})),
         machine=", ".join(sorted({machine_of(record.provenance) for record in after})),
         original=sorted({machine_of(record.provenance) for record in before}),
     )
