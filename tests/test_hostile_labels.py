@@ -28,6 +28,7 @@ from cfq_bench.report.build import build_report
 from cfq_bench.report.compare import comparison
 from cfq_bench.report.layout import Cell, Table
 from cfq_bench.report.markdown import markdown_table, plain
+from cfq_bench.report.page import record_page, result_table
 from cfq_bench.report.write import files_of
 from cfq_bench.results.collect import collect
 from cfq_bench.text import hidden, shown, visible
@@ -255,6 +256,15 @@ def test_labels_that_differ_in_marks_alone_are_files_of_their_own(
     report = build_report(suite, collect(suite.name, moved, records), {})
     names = [table.name for table in report.tables]
     assert len(names) == len(set(names)) == 2
+
+
+def test_a_terminal_gets_no_control_characters(records: list[Record]) -> None:
+    details = {**records[0].details, "margins": []}
+    first = records[0].model_copy(update={"details": details})
+    pages = [record_page(first, None), record_page(records[-1], None), comparison(records)]
+    for text in (*pages, result_table(records[-1], Path("a.json"))):
+        assert hidden(text.replace("\n", "")) is None
+    assert "\\u001b[31m" in pages[0]
 
 
 @pytest.mark.parametrize("writer", [plain, lambda text: markdown_table(table_of(text))])

@@ -234,6 +234,13 @@ def test_a_suite_says_once_what_all_its_workers_meet(
     assert (workers.started, workers.stopped) == (3, True)
 
 
+@pytest.mark.parametrize(
+    "line", ["exit code 1: RuntimeError: CUDA error: no memory", "killed by signal 9", "error"]
+)
+def test_a_worker_that_dies_of_something_else_is_replaced(line: str) -> None:
+    suites._raise_fault(line)
+
+
 def test_a_sweep_says_once_what_all_its_processes_meet(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="the file system is read-only"):
         run_workers(light_job.Refused(), 2, lambda: None)

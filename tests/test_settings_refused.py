@@ -16,6 +16,7 @@ from cfq_bench.config.loader import load_settings, packaged_conf_dir, settings_f
 from cfq_bench.config.plugin import config_class
 from cfq_bench.config.suite import expand, load_suite
 from cfq_bench.config.yaml import parse_yaml, read_yaml
+from cfq_bench.data.yaml_text import quoted
 from cfq_bench.errors import UserError, unknown_name
 from cfq_bench.sweeps.settings import load_sweep
 from cfq_bench.text import hidden
@@ -84,6 +85,9 @@ def test_aliases_are_read_unless_they_explode() -> None:
 
 
 def test_words_of_tables_stay_words() -> None:
+    odd = ["<<", "bell\x07", "a\x1bb", "\u2028", "=", "~", "", "yes", "\U0001f600"]
+    for word in odd:
+        assert parse_yaml(f"{{{quoted(word)}: {quoted(word)}}}", "x") == {word: word}
     text = "[2020-01-01, 12:30, 190:20:30, yes, No, on, 007, 0x1F, 1_000, =, 2001-12-14 21:59:43]"
     assert parse_yaml(text, "x") == text[1:-1].split(", ")
     assert parse_yaml("[1, -1, +2, 0, 1.5, .5, 1., 2e3, true, False, null, ~]", "x") == [

@@ -14,6 +14,7 @@ from cfq_bench.certificates.rounding import MOST_BITS
 from cfq_bench.config.settings import Settings
 from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options
+from cfq_bench.text import shown
 
 _WITHOUT_ACTION = {
     Status.NOT_NEEDED: "no action is needed: the model accepts this person",
@@ -68,7 +69,7 @@ def advice_page(advice: Advice) -> str:
                 lines.append(f"  {_deployed_line(proof, proof.box)}")
         lines += ["", "the quantized model's own cheapest action"]
         lines += _action_lines(advice.on_quantized)
-    return "\n".join(lines) + "\n"
+    return shown("\n".join(lines) + "\n")
 
 
 def _rounding_line(proof: Proof) -> str:

@@ -14,6 +14,7 @@ from cfq_bench.record.identity import ACCEPT, Judge
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites import run as suites
 from cfq_bench.suites.estimate import Estimates
+from cfq_bench.text import visible
 
 _DEFAULT = Path("results")
 _EVERY_S = 30.0  # between two lines where there is no terminal
@@ -165,7 +166,7 @@ class _Report:
             if record.status == "failed":
                 places = ", ".join(f"{axis} {value}" for axis, value in run.axes.items())
                 line = f"failed: {run.row}, {places} ({run.run_id}): {record.reason}"
-                click.echo(line, err=True)
+                click.echo(visible(line), err=True)
         words = _words(state)
         self.bar.update(
             self.task, total=state.total, completed=state.total - state.left, words=words

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cfq_bench.cli.options import FILE, FOLDER
+from cfq_bench.text import visible
 from cfq_bench.tracking.mode import Mode
 
 
@@ -88,7 +89,7 @@ def sweep(
     if result.unfinished:
         click.echo(f"{result.unfinished} left: the same command goes on from here", err=True)
     for line in result.failures:
-        click.echo(line, err=True)
+        click.echo(visible(line), err=True)
     sys.exit(1 if result.unfinished or result.failures or result.chosen is None else 0)
 
 

@@ -2,7 +2,7 @@
 
 Scalars are those of YAML 1.2: ``1e-3`` is a number; ``2020-01-01``, ``12:30``, ``yes`` and ``007``
 are the words that a table may hold, not a date, 750, true and 7. What settings have no use for is
-refused where it stands: tags, merge keys, keys that are no text, infinities, control characters.
+refused where it stands: tags, merge keys, keys that are no text, infinities, half characters.
 """
 
 import re
@@ -24,7 +24,8 @@ _DEEPEST = 40
 _MOST_NODES = 100_000
 """Keys and values of one file, with what its aliases stand for."""
 _TAG = "tag:yaml.org,2002:"
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+"""What a file of a table cannot hold either; its columns and words may have the rest."""
 
 
 class _Problem(yaml.MarkedYAMLError):
@@ -91,11 +92,11 @@ class _Values:
     def _mapping(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not isinstance(self.ahead, yaml.MappingEndEvent):
-            mark = self.ahead.start_mark
+            mark, plain = self.ahead.start_mark, getattr(self.ahead, "style", None) is None
             key = self._value(depth + 1)
             if not isinstance(key, str):
                 raise _Problem(_no_key(key), mark)
-            if key == "<<":
+            if key == "<<" and plain:
                 raise _Problem("the merge key << is not read: write the keys out", mark)
             if key in found:
                 raise _Problem(f"the key {shortened(repr(key))} is given twice", mark)

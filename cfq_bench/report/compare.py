@@ -13,6 +13,7 @@ from cfq_bench.errors import UserError
 from cfq_bench.record.identity import stale_words
 from cfq_bench.record.record import Record
 from cfq_bench.report.markdown import plain
+from cfq_bench.text import shown
 
 COMPARISON = Wanted(tuple(map(metric_column, COMPARED)), whole=True, paired=True)
 """What the tables of methods show, here and in the dashboard."""
@@ -45,7 +46,7 @@ def comparison(
     render = _markdown if markdown else _plain
     old = {run.run_id: why for run in chosen if (why := (stale or {}).get(run.run_id))}
     words = stale_words(old, len(chosen))
-    return "\n".join([*map(render, made), *([f"{words}\n"] if words else [])])
+    return shown("\n".join([*map(render, made), *([f"{words}\n"] if words else [])]))
 
 
 def _fits(run: Run, data: Sequence[str], method: Sequence[str]) -> bool:

@@ -9,7 +9,6 @@ _SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "|": r"\textbar{}",
-    **{mark: f"{{{mark}}}" for mark in "[]*"},  # behind a line's end they are its options
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "±": r"$\pm$",
@@ -51,7 +50,9 @@ def escaped(text: str) -> str:
 
 
 def _line(texts: "map[str]") -> str:
-    return " & ".join(texts) + r" \\"
+    line = " & ".join(texts)
+    # Behind the end of the line above, a bracket or a star would be an option of that end.
+    return ("{}" if line.lstrip().startswith(("[", "*")) else "") + line + r" \\"
 
 
 def _cell(cell: Cell) -> str:

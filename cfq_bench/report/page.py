@@ -9,6 +9,7 @@ from cfq_bench.record.record import Record
 from cfq_bench.report.diagnostics import diagnostic_lines
 from cfq_bench.results.differences import flat
 from cfq_bench.statistics.rates import certain_bounds
+from cfq_bench.text import shown
 
 HEADLINE = [
     "task/acc",
@@ -35,7 +36,7 @@ def result_table(record: Record, path: Path) -> str:
         lines += _metric_lines(record, HEADLINE)
         lines.append(f"  {'time':<16} {record.seconds:8.1f} s")
     lines.append(f"record: {path}")
-    return "\n".join(lines) + "\n"
+    return shown("\n".join(lines) + "\n")
 
 
 def record_page(record: Record, stale: str | None) -> str:
@@ -70,7 +71,7 @@ def record_page(record: Record, stale: str | None) -> str:
         if isinstance(value, dict):
             value = ", ".join(f"{name} {version}" for name, version in value.items())
         lines.append(f"  {key:<16} {value}")
-    return "\n".join(lines) + "\n"
+    return shown("\n".join(lines) + "\n")
 
 
 def _title(record: Record) -> str:

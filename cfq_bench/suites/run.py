@@ -1,5 +1,6 @@
 """``run_suite``: workers for the runs that have no record, watched until every run has one."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,6 +22,8 @@ from cfq_bench.suites.order import in_order
 from cfq_bench.suites.worker import FAULT, POLL_S, Plan, recorded_since
 
 ExecutorName = Literal["local", "ray", "submitit"]
+_FAULT = re.compile(rf"(?:{FAULT}|[\w.]*{FolderError.__name__}: )(.*)")
+"""The last line of a process, or of a task elsewhere, whose folder cannot be used."""
 
 
 class Workers(Protocol):
@@ -195,10 +198,9 @@ def _raise_fault(line: str) -> None:
     Raises:
         FolderError: a folder cannot be used.
     """
-    for mark in (FAULT, f"{FolderError.__name__}: "):  # of a process; of a task elsewhere
-        _, found, why = line.partition(mark)
-        if found:
-            raise FolderError(why)
+    found = _FAULT.match(line)
+    if found is not None:
+        raise FolderError(found[1])
 
 
 def make_workers(plan: Plan, options: SuiteOptions) -> Workers:

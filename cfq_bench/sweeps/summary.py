@@ -32,7 +32,7 @@ def points_table(space: Space, trials: Sequence[FrozenTrial], chosen: FrozenTria
     for trial in trials:
         values = values_of(sweep, trial.params)
         broken = [name for name, value in trial.constraints.items() if value > 0]
-        notes = [plain(f"breaks {', '.join(broken)}")] if broken else []
+        notes = [f"breaks {', '.join(broken)}"] if broken else []
         if len(sweep.objectives) > 1 and trial.number in best:
             notes.append("front")
         if chosen is not None and trial.number == chosen.number:
