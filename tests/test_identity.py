@@ -378,6 +378,78 @@ def test_a_changed_table_of_ones_own_is_run_again_with_the_file_named(home: Home
     assert "answered from the record" in home.run(*data).stderr
 
 
+def test_every_view_names_what_is_stale(tmp_path: Path) -> None:
+    from cfq_bench.config.suite import expand, load_suite
+    from cfq_bench.dashboard.index import RecordIndex
+    from cfq_bench.dashboard.page import Selection, overview
+    from cfq_bench.report.build import build_report
+    from cfq_bench.report.compare import comparison
+    from cfq_bench.results.collect import collect
+
+    suite = load_suite("smoke")
+    store, runs = RecordStore(tmp_path), expand(suite)
+    for i, run in enumerate(runs):
+        config = run.settings.model_dump(mode="json")
+        made = MadeBy(code="files 0") if i == 0 else made_by_code(config)
+        about = {"version": "0.0.9", "git_commit": "0123456789abc"}
+        store.write(light_record(config, made_by=made, provenance=about), None)
+    records, stale = store.all(), Judge().stale(store.all())
+    assert list(stale) == [runs[0].run_id]
+    line = (
+        f"Stale, and no answers for this code and data: 1 of {len(runs)} records (made by other "
+        "code (cfq-bench 0.0.9 at 0123456789))."
+    )
+    assert comparison(records, stale=stale).rstrip().endswith(line)
+    assert "tale" not in comparison(records)
+    report = build_report(suite, collect("smoke", runs, records), {}, stale=stale)
+    assert line in report.state
+    assert sum("Stale" in " ".join(table.notes) for table in report.cells) == 1
+    made_note = "Made by: cfq-bench 0.0.9 at 0123456789"
+    assert all(made_note in " ".join(table.notes) for table in report.tables)
+    archived = build_report(suite, collect("smoke", runs, records), {})
+    assert not any("tale" in words for words in archived.state)
+
+    page = overview(RecordIndex(tmp_path).refresh(), Selection(), source="")
+    assert page.count("<strong>stale</strong>: made by other code") == 1
+    assert f'<p class="stale">{line}' in page
+    done = CliRunner().invoke(main, ["compare", "--results-dir", str(tmp_path)])
+    assert line in done.stdout
+    done = CliRunner().invoke(main, ["results", "pack", "smoke", "--results-dir", str(tmp_path)])
+    assert line in done.stderr
+
+
+def test_a_dashboard_sees_code_and_data_that_change_while_it_is_shown(
+    tree: Codebase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfq_bench.dashboard.index import RecordIndex
+
+    monkeypatch.setattr(code, "codebase", lambda: tree)
+    config = config_of("lsq")
+    record = light_record(config, made_by=MadeBy(code=code.run_code(config)))
+    RecordStore(tmp_path).write(record, None)
+    index = RecordIndex(tmp_path)
+    first = index.refresh()
+    assert first.stale == {}
+    edit(tree.package / "methods" / "lsq.py", *FLIP)
+    second = index.refresh()
+    assert list(second.stale) == [record.run_id]
+    assert second.version != first.version
+
+
+def test_of_two_folders_the_fresh_record_is_kept(tmp_path: Path) -> None:
+    from cfq_bench.record.merge import merge
+
+    config = config_of("lsq", "german")
+    old, new = RecordStore(tmp_path / "old"), RecordStore(tmp_path / "new")
+    old.write(light_record(config, made_by=None, provenance={"utc": "2030"}), None)
+    new.write(light_record(config, provenance={"utc": "2020"}), None)
+    merged = merge([tmp_path / "new"], tmp_path / "old")
+    assert merged.copied == 1
+    assert "(not stale)" in merged.notes[0]
+    assert merge([tmp_path / "new"], tmp_path / "old").same == 1
+    assert Judge().stale(old.all()) == {}
+
+
 def test_an_answer_is_asked_for_in_one_place(tmp_path: Path) -> None:
     store, config = RecordStore(tmp_path), config_of("lsq", "german")
     assert answering(store, config, None, False) == (None, None)

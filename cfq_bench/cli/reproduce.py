@@ -111,7 +111,7 @@ def _chosen(
         fitting = [record for record in known if record.run_id.startswith(prefix)]
         if len(fitting) != 1:
             raise UserError(
-                f"{len(fitting) or 'no'} of {len(known)} records start with {prefix!r}: "
+                f"{len(fitting) or 'none'} of {len(known)} records start with {prefix!r}: "
                 "expected one; `cfq-bench reproduce --archive SUITE RUN` looks into an archive"
             )
         chosen[fitting[0].run_id] = fitting[0]
