@@ -73,6 +73,7 @@ class Codebase:
     _facts: dict[Path, tuple[Stamp, _Facts]] = field(default_factory=dict, repr=False)
     _loaded: dict[Path, _Facts] = field(default_factory=dict, repr=False)
     _edges: dict[Path, list[_Place]] = field(default_factory=dict, repr=False)
+    _sources: dict[tuple[Path, str], Path | None] = field(default_factory=dict, repr=False)
 
     @property
     def is_release(self) -> bool:
@@ -134,6 +135,7 @@ class Codebase:
         """Name and digest of each file that is reached, the beginning included."""
         seen, todo = set[Path](), begin
         memo = Memo("code", _FORMAT)
+        self._sources.clear()  # files may have come and gone
         while todo:
             place = todo.pop()
             if place.path in seen:
@@ -160,7 +162,9 @@ class Codebase:
                 base, root = place.path.parents[level - 1], place.root
             if release and root == home:
                 continue
-            path = _source(base, name)
+            if (base, name) not in self._sources:
+                self._sources[base, name] = _source(base, name)
+            path = self._sources[base, name]
             if path is None or path == self.package / "__init__.py":
                 continue
             dotted = self._dotted(path) if root == home else f"beside {name}"
