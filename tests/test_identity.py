@@ -44,10 +44,10 @@ def config_of(method: str, data: str = "compas", *overrides: str) -> dict[str, A
     return load_settings(method, data, overrides=overrides).model_dump(mode="json")
 
 
-def edit(path: Path, old: str, new: str) -> None:
+def edit(path: Path, old: str, new: str, count: int = -1) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    path.write_text(text.replace(old, new, count), encoding="utf-8")
 
 
 @pytest.fixture
@@ -128,8 +128,11 @@ def test_a_new_method_changes_nobody_s_code(tree: Codebase) -> None:
 def test_a_release_is_its_version_and_the_files_around_it(tree: Codebase, tmp_path: Path) -> None:
     (tree.package.parent / "pyproject.toml").unlink()
     assert words(tree) == dict.fromkeys(METHODS, "version 1.2.3")
+    build = Codebase(tree.package, "1.3.0.dev0")
+    before = words(build)["lsq"]
     edit(tree.package / "methods" / "lsq.py", *FLIP)
     assert words(tree)["lsq"] == "version 1.2.3"
+    assert words(build)["lsq"] != before  # a build between releases is what is in it
     own = tmp_path / "own.py"
     own.write_text("import cfq_bench.methods.qat\nimport beside\nA = 1\n")
     first = tree.identity(RUN, [str(own)])
@@ -202,8 +205,11 @@ def test_plumbing_and_roots_exist() -> None:
 def test_what_is_loaded_is_not_what_was_edited_since(tree: Codebase) -> None:
     loaded = tree.identity(RUN, METHODS["lsq"], loaded=True)
     edit(tree.package / "methods" / "lsq.py", *FLIP)
+    edit(tree.package / "methods" / "lsq.py", "import", "import cfq_bench.methods.cfq\nimport", 1)
     assert tree.identity(RUN, METHODS["lsq"], loaded=True) == loaded
-    assert tree.identity(RUN, METHODS["lsq"]) != loaded
+    now = tree.identity(RUN, METHODS["lsq"])
+    assert now not in (loaded, Codebase(tree.package, "1").identity(RUN, METHODS["kd_qat"]))
+    assert now == Codebase(tree.package, tree.version).identity(RUN, METHODS["lsq"])
 
 
 @pytest.mark.parametrize("damage", ["[1, 2", "[]", '{"a": 1}', None])
