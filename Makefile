@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test fast check soak benchmarks gaps violations robust headline clean
+.PHONY: run test fast check fuzz soak benchmarks gaps violations robust headline clean
 
 run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 	$(BIN)/cfq-bench run --method cfq --data compas
@@ -18,6 +18,9 @@ check: $(VENV)/installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(VENV)/installed  ## 20,000 overrides and YAML files that are wrong, for at most ten minutes
+	CFQ_BENCH_FUZZ=20000 CFQ_BENCH_FUZZ_S=600 $(BIN)/python -m pytest -q -s tests/test_fuzz_settings.py
 
 soak: $(VENV)/installed  ## suites and sweeps whose processes are killed at random, for ten minutes
 	$(BIN)/python scripts/soak.py

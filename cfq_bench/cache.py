@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from cfq_bench.errors import UserError
-from cfq_bench.files import canonical_json, explain, named_folder, write_atomic
+from cfq_bench.files import canonical_json, explain, named_folder, sweep_leftovers, write_atomic
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -89,6 +89,7 @@ class Cache:
         try:
             found = _read(path)  # another process may have made it while this one waited
             if found is None:
+                sweep_leftovers(path.parent)
                 found = _storable(make())
                 write_atomic(path, _to_bytes(found))
             return found

@@ -28,7 +28,7 @@ from cfq_bench.evaluation.pictures import STRIPS, pictures
 from cfq_bench.evaluation.quality import add_quality
 from cfq_bench.evaluation.robustness import add_robustness
 from cfq_bench.evaluation.teacher_recourse import teacher_recourse
-from cfq_bench.files import ensure_writable, explain, has_no_room, sweep_leftovers
+from cfq_bench.files import ensure_writable, explain, has_no_room
 from cfq_bench.methods.base import Context, NotApplicableError, fit_method, make_method
 from cfq_bench.quantization.storage import network_to_bytes
 from cfq_bench.record.identity import answering, begin, made_by, made_by_code
@@ -130,7 +130,6 @@ def answer(settings: Settings, options: Options) -> Answer:
             return Answer(found, path, cached=True, note=note, stale=stale)
     code = begin(config)
     ensure_writable(store.runs_dir, "records")
-    sweep_leftovers(store.runs_dir)
 
     device = usable_device(options.device)
     start = time.perf_counter()

@@ -130,6 +130,8 @@ def is_file(path: Path) -> bool:
 def ensure_writable(folder: Path, purpose: str) -> None:
     """Create ``folder`` and prove that one can write there: a run should fail before training.
 
+    What killed processes left there is removed.
+
     Args:
         folder: the folder that will be written to.
         purpose: what will be written there, for the message, for example ``"results"``.
@@ -139,6 +141,7 @@ def ensure_writable(folder: Path, purpose: str) -> None:
     """
     with explained(f"write {purpose} to {folder}"):
         _stage(folder / "probe", b"probe\n").unlink()
+    sweep_leftovers(folder)
 
 
 def temporary(folder: Path, what: str = "file") -> Path:

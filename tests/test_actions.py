@@ -21,7 +21,7 @@ from cfq_bench.data.schema import FeatureSchema
 from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options, run
 
-PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
 
 def bits(x: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from cfq_bench.errors import UserError
 from cfq_bench.quantization.storage import network_from_bytes
 from cfq_bench.record.store import RecordStore
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
 
 

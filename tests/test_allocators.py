@@ -32,6 +32,8 @@ from cfq_bench.quantization.sensitivity import (
 from tests.support.allocations import allowed_allocations, spent_bits
 from tests.test_quantization import CANDIDATES, network_of, some_rows, teacher_of
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 YAMLS = known_names("allocator")
 WITHOUT_TRAINING = sorted(set(YAMLS) - {"uniform", "fixed", "gumbel"})

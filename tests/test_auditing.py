@@ -31,7 +31,7 @@ from cfq_bench.evaluation.audit_solution import (
 from cfq_bench.evaluation.auditing import cost_of, raw_violations
 from tests.test_actions import Case, action_settings, cases, corrupted
 
-PROPERTY = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+PROPERTY = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 ORDER = ["a", "b", "c", "d"]
 KINDS = {
     "age": FeatureSettings(kind="integer"),
@@ -443,6 +443,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_command_checks_every_preset_and_solver(tmp_path: Path) -> None:
     command = script()
     assert command.main(["--data", "german", "--exact-rows", "5", "--out", str(tmp_path)]) == 0

@@ -18,6 +18,8 @@ from benchmarks.dice import AsDice
 from cfq_bench.data.table import load_table
 from tests.support.waiting import run_python
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from cfq_bench.methods.base import Context
 

@@ -35,6 +35,8 @@ from cfq_bench.errors import UserError
 from cfq_bench.quantization.deployed import DeployedLinear, DeployedNetwork, DeployedSplit, Shipped
 from cfq_bench.quantization.storage import FloatLinear
 
+pytestmark = pytest.mark.slow
+
 WIDTH, ROWS = 6, 40
 
 

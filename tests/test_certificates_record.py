@@ -21,6 +21,8 @@ from cfq_bench.methods.base import fit_method, make_method
 from cfq_bench.record.record import Record
 from cfq_bench.record.store import RecordStore
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
 COLUMNS = ["backend_certified", "backend_margin", "box", "teacher_bits", "teacher_bits_any"]
 COLUMNS += ["l3", "stable"]

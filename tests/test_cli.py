@@ -4,9 +4,7 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import cfq_bench.experiment
 from cfq_bench.cli.main import main
-from tests.support.waiting import output_of, run_process, wait_for
+from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
 SHORT = [
@@ -83,6 +81,7 @@ def test_a_second_call_answers_from_the_record(results: Path) -> None:
     assert path.stat().st_mtime_ns > before
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_record(results: Path, tmp_path: Path) -> None:
     for folder, cache in ((results, "a"), (tmp_path / "again", "b")):  # nothing shared by a cache
         where = ["--results-dir", folder, "--cache-dir", tmp_path / cache]
@@ -93,6 +92,7 @@ def test_the_same_seed_gives_the_same_record(results: Path, tmp_path: Path) -> N
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_result_alone_and_leaves_the_folder_clean(tmp_path: Path) -> None:
     cwd, home = tmp_path / "cwd", tmp_path / "home"
     cwd.mkdir()
@@ -112,6 +112,7 @@ def test_quiet_prints_the_result_alone_and_leaves_the_folder_clean(tmp_path: Pat
     assert run.exit_code == 0
 
 
+@pytest.mark.slow
 def test_list_show_and_compare(results: Path) -> None:
     for method, seed in (("fp32", 0), ("lsq", 0), ("lsq", 1)):
         done = call("run", "--method", method, "--results-dir", results, *SHORT, f"seed={seed}")
@@ -236,6 +237,7 @@ def test_a_corrupt_record_is_never_read_as_a_result(results: Path) -> None:
     assert call(*arguments, "--force").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_the_record_is_written(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,24 +275,31 @@ def test_a_failed_run_is_a_record_with_its_reason(results: Path) -> None:
     assert "answered from the record" not in again.stderr
 
 
-def test_ctrl_c_in_training_leaves_nothing_behind(tmp_path: Path) -> None:
-    results, cache = tmp_path / "results", tmp_path / "cache"
-    command = [sys.executable, "-c", "from cfq_bench.cli.main import main; main()"]
-    command += ["run", "--method", "lsq", "--results-dir", str(results), "--cache-dir", str(cache)]
-    command += [*SHORT, "data.fit.epochs=100000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    wait_for("the teacher", lambda: list(cache.glob("teacher/*.pt")), process.poll)
-    time.sleep(0.5)  # well into the method's own training
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = output_of(process)
-    assert process.returncode == 130
-    assert "interrupted" in stderr
-    assert "Traceback" not in stderr
-    assert stdout == ""
+def test_ctrl_c_in_training_leaves_nothing_behind(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, steps = signal.getsignal(signal.SIGINT), []
+
+    def at_the_third_step(*_: object) -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("cfq_bench.training.trainer._Watch.on_train_batch_end", at_the_third_step)
+    try:
+        done = call("run", "--method", "lsq", "--results-dir", results, *SHORT)
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning does not hear it twice
+    assert done.exit_code == 130
+    assert len(steps) < 6
+    assert done.stderr.splitlines()[-1] == "interrupted; nothing was recorded"
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
     assert records(results) == []
     assert leftovers(results) == []
 
 
+@pytest.mark.slow
 def test_every_run_is_a_wandb_run_with_history_and_all_metrics(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

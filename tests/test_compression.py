@@ -16,6 +16,8 @@ from cfq_bench.methods.stages import Pruned, Student
 from cfq_bench.quantization.deployed import DeployedNetwork
 from cfq_bench.quantization.pruning import magnitude, masks_of, sensitivity
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 PRUNING = [
     ("prune_quant", "method.prune=neurons", "method.criterion=magnitude"),

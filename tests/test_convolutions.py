@@ -37,6 +37,8 @@ from cfq_bench.quantization.sensitivity import (
 from cfq_bench.quantization.storage import network_from_bytes, network_to_bytes
 from tests.support.networks import SHAPE, SMALL, backbone_of, folded_of, images, quantization
 
+pytestmark = pytest.mark.slow
+
 every_backbone = pytest.mark.parametrize("name", SMALL)
 
 

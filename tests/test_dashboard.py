@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -409,12 +408,8 @@ def test_a_taken_port_is_one_line(served: Dashboard, results: Path) -> None:
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Dashboard]:
     """A server of no records that waits a fifth of a second."""
-    with Dashboard(tmp_path, 0, patience_s=0.2) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
+    with Dashboard(tmp_path, 0, patience_s=0.2) as server, serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def connected(server: Dashboard) -> socket.socket:

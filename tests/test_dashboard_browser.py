@@ -30,7 +30,10 @@ CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
+    pytest.mark.slow,
+]
 EVIL = "<img src=x onerror=alert(1)>"
 HISTORY = pd.DataFrame({"name": "fit/loss", "step": [19, 39, 59], "value": [0.9, 0.5, 0.4]})
 ERRORS = {"lsq": 0.3, "kd_qat": 0.2, "cfq": 0.0625}
@@ -147,7 +150,10 @@ def test_the_script_decides_on_hostile_records_what_python_decides(
         assert ("<strong>" in by_script[0]) == (chosen == {})
     notes = page.locator("#tradeoff-charts figure:first-child tbody td:last-child")
     text = notes.all_text_contents()
-    assert "0.150 ± 0.000, compas, mlp2, W4A8, actions paper, solver search, kappa 0.1" in text
+    assert (
+        "0.150 ± 0.000, compas, mlp2, W4A8, actions paper, solver search, kappa 0.1, test rows"
+        in text
+    )
 
 
 def bare(html: str) -> str:

@@ -19,7 +19,7 @@ from cfq_bench.data.formats import look
 from cfq_bench.data.judgement import judge_name, judge_words
 from cfq_bench.data.label import gives_away
 from cfq_bench.data.remarks import remarks
-from cfq_bench.data.table import Table, load_table, read_table
+from cfq_bench.data.table import Table, check_features, load_table, read_table
 from cfq_bench.errors import UserError
 
 COUNT = 60
@@ -184,6 +184,14 @@ def test_units_that_differ_are_asked_about(csv: Path) -> None:
     assert "written with '%' (45 rows), 'nothing' (15): the same unit?" in found.line("rate")
     found = Drafted(csv, text(pay=column(lambda i: f"{'$€'[i % 2]}{i % 17 + 1}")))
     assert "written with '$' (30 rows), '€' (30): the same unit?" in found.line("pay")
+
+
+def test_a_person_is_read_like_the_table(csv: Path) -> None:
+    found = Drafted(csv, text(";", n=column(lambda i: f"{1 + i % 9}.{100 + i},5")))
+    row = {"n": "1.200,5", "points": 3}
+    assert check_features(pd.DataFrame([row]), found.data, "the row")["n"].tolist() == [1200.5]
+    with pytest.raises(UserError, match=r"'n', row 0: expected a number with a decimal comma"):
+        check_features(pd.DataFrame([{**row, "n": "1200.5"}]), found.data, "the row")
 
 
 # --- words ---

@@ -51,10 +51,15 @@ def settings_of(path: Path) -> Settings:
     return load_settings(data=str(path))
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "csv.gz"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "csv.gz", "txt"])
 def test_a_draft_passes_the_check_and_runs_unchanged(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"loans.{suffix}"
-    lender().to_parquet(file) if suffix == "parquet" else lender().to_csv(file, index=False)
+    if suffix == "parquet":
+        lender().to_parquet(file)
+    elif suffix == "txt":
+        lender().to_csv(file, index=False, sep="\t", decimal=",", encoding="utf-16")
+    else:
+        lender().to_csv(file, index=False)
     done = call("data", "init", file)
     assert done.exit_code == 0, done.output
     assert done.stderr == ""

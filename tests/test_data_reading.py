@@ -63,7 +63,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "a name twice": ("a,b,a\n1,2,3\n", "the header names 'a' twice, in columns 1 and 3: rename"),
     "a name twice but for a space": ("a,b,a \n1,2,3\n", "the header names 'a' twice"),
-    "no name": ("a,,c\n1,2,3\n", "column 2 has no name in the header"),
+    "no name": ("a,,c\n1,2,3\n", "column 2 has no name in the header: name it, or take it out"),
     "a header alone": ("a,b\n", "has no rows"),
     "nothing": ("", "is empty"),
     "blank lines": ("\n\n \n", "is empty"),
@@ -111,9 +111,9 @@ def test_what_is_no_table_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("how", "content", "words"),
     [
-        ({"encoding": "utf-16"}, b"a,b\n1,2\n3", "is not utf-16, as its YAML file says"),
-        ({"encoding": "ascii"}, "a,b\né,2\n", "is not ascii, as its YAML file says"),
-        ({"encoding": "idna"}, "a,b\n\u00ad..,2\n", "is not idna, as its YAML file says"),
+        ({"encoding": "utf-16"}, b"a,b\n1,2\n3", "is not text of the encoding utf-16: save"),
+        ({"encoding": "ascii"}, "a,b\né,2\n", "is not text of the encoding ascii: save"),
+        ({"encoding": "idna"}, "a,b\n\u00ad..,2\n", "is not text of the encoding idna: save"),
         ({"separator": ";"}, "a,b\n1,2\n", "has one column only, 'a,b'"),
         ({"separator": ","}, "a;b\n1,5;2\n", "has one column only, 'a;b'"),
     ],

@@ -31,6 +31,8 @@ from cfq_bench.evaluation.evaluate import solver_gap
 from cfq_bench.evaluation.teacher_recourse import Direction
 from cfq_bench.methods.base import Context, make_method
 
+pytestmark = pytest.mark.slow
+
 KAPPA = 0.1
 SEEDS = range(3)
 TRAIN = pd.DataFrame(

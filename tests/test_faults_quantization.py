@@ -24,6 +24,8 @@ from tests.test_quantization import (
     teacher_of,
 )
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 
 
@@ -358,11 +360,12 @@ def test_discretising_a_policy_twice_gives_the_same_bits(make_context: MakeConte
 # --- a budget that does not bind, or all layers collapse to two bits ---
 
 
-@pytest.mark.parametrize("allocator", ["gumbel", "pool_mse"])
-@pytest.mark.parametrize("method", ["cfq", "lsq"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("method", "allocator", "seed"),
+    [("cfq", "gumbel", 0), ("lsq", "gumbel", 1), ("lsq", "gumbel", 2), ("cfq", "pool_mse", 1)],
+)
 def test_the_budget_binds(
-    allocator: str, method: str, seed: int, make_context: MakeContext
+    method: str, allocator: str, seed: int, make_context: MakeContext
 ) -> None:
     context = make_context(
         method, f"seed={seed}", f"budget.allocator={allocator}", "budget.avg_bits=4.0"
@@ -416,7 +419,7 @@ def test_fixed_bits_that_do_not_fit_are_refused(
 # --- results that change between runs with one seed ---
 
 
-@pytest.mark.parametrize("method", QAT)
+@pytest.mark.parametrize("method", ["pact", "cfq"])
 def test_one_seed_one_result(method: str, make_context: MakeContext) -> None:
     states = []
     for global_seed in (1, 2):  # global state must not matter

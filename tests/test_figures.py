@@ -130,6 +130,7 @@ def marks(figure: Figure, panel: int = 0) -> dict[str, tuple[float, float, tuple
     return found
 
 
+@pytest.mark.slow
 def test_every_suite_has_the_figures_that_it_can_answer() -> None:
     expected = {
         "headline": ["headline"],
@@ -375,6 +376,7 @@ def drawings() -> dict[str, list[Drawing]]:
         return some | {suite: draw_figures(made(suite)) for suite in [*adult, "table1"]}
 
 
+@pytest.mark.slow
 def test_vd_never_stands_alone(drawings: dict[str, list[Drawing]]) -> None:
     shown = 0
     for drawing in (d for found in drawings.values() for d in found):
@@ -404,6 +406,7 @@ def test_rows_of_one_figure_differ_without_colour() -> None:
     assert len({look.hatch for look in found}) == 3
 
 
+@pytest.mark.slow
 def test_svg_is_read_aloud_and_searched(drawings: dict[str, list[Drawing]]) -> None:
     space, link = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
     ids: list[str] = []
@@ -421,6 +424,7 @@ def test_svg_is_read_aloud_and_searched(drawings: dict[str, list[Drawing]]) -> N
     assert len(ids) == len(set(ids)), "ids of two figures in one page must differ"
 
 
+@pytest.mark.slow
 def test_captions_name_seeds_and_what_is_missing(drawings: dict[str, list[Drawing]]) -> None:
     for drawing in (d for found in drawings.values() for d in found):
         assert "2 seeds" in drawing.caption
@@ -453,6 +457,7 @@ def test_nothing_is_warned_of() -> None:
         files(made("overhead", seed=["0"]))
 
 
+@pytest.mark.slow
 def test_two_processes_draw_the_same_bytes_without_pyplot() -> None:
     script = (
         "import sys, hashlib; from tests.test_figures import digest; print(digest());"

@@ -22,8 +22,10 @@ from cfq_bench.files import (
     canonical_json,
     ensure_writable,
     sweep_leftovers,
+    temporary,
     write_atomic,
 )
+from cfq_bench.processes import maker
 from tests.support.asking import ask
 from tests.support.waiting import ended, join, run_process, run_python, wait_for
 
@@ -85,6 +87,7 @@ def test_a_file_is_written_replaced_and_alone(tmp_path: Path) -> None:
     assert names(path.parent) == ["a.bin"]
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_the_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     for delay_s in (0.0, 0.003, 0.007, 0.011, 0.017, 0.023, 0.031, 0.043):
@@ -237,6 +240,24 @@ def test_sweep_removes_old_leftovers_only(tmp_path: Path) -> None:
     assert sweep_leftovers(tmp_path / "absent", older_than_s=0) == 0
 
 
+@pytest.mark.parametrize("what", ["record", "cache"])
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, what: str) -> None:
+    gone = subprocess.Popen(["true"])
+    assert ended(gone) == 0
+    (left := tmp_path / "teacher" / f"{TEMP_PREFIX}{maker().split('-')[0]}-{gone.pid}-aa").mkdir(
+        parents=True
+    )
+    (left / "download").write_bytes(b"a part")
+    mine = temporary(left.parent)
+    mine.write_bytes(b"in work")
+    if what == "record":
+        ensure_writable(left.parent, "records")
+    else:
+        Cache(tmp_path).get_or_make("teacher", {}, tensors)
+    assert not left.exists()
+    assert mine.exists()
+
+
 # --- canonical_json ---
 
 JSON = st.recursive(
@@ -384,6 +405,7 @@ def test_a_full_disk_does_not_leave_a_part(tmp_path: Path, monkeypatch: pytest.M
     assert "int" in Cache(tmp_path).get_or_make("teacher", {}, tensors)
 
 
+@pytest.mark.slow
 def test_processes_that_ask_at_once_compute_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     log, start = tmp_path / "log", context.Barrier(3)

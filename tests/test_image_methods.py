@@ -25,6 +25,8 @@ from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime
 from tests.support.networks import SMALL
 
+pytestmark = pytest.mark.slow
+
 SHAPE = (1, 8, 8)
 
 

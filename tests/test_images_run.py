@@ -28,6 +28,8 @@ from cfq_bench.training.trainer import Runtime
 from tests.support.images import write_celeba, write_idx_files
 from tests.support.networks import SMALL
 
+pytestmark = pytest.mark.slow
+
 COMMON = [
     "actions.autoencoder.epochs=60",
     "actions.autoencoder.batch_size=16",

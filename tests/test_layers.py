@@ -75,6 +75,7 @@ def test_imports_point_one_way(path: Path) -> None:
     assert imported_layers(path) <= allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [

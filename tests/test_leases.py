@@ -294,6 +294,7 @@ class TestAWorkerIsKilled:
         killed.go_on()
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_its_parent_even_in_a_long_call(tmp_path: Path) -> None:
     plan = Plan(light.many_configs(1), str(tmp_path / "results"), wandb="disabled")
     worker = light.start(plan, tmp_path, "in a long call", "after a short grace")

@@ -28,7 +28,7 @@ from tests.test_dashboard import export_text
 from tests.test_figures import DETAILS, made
 from tests.test_images_run import settings_of
 
-pytestmark = pytest.mark.usefixtures("without_pdf")
+pytestmark = [pytest.mark.usefixtures("without_pdf"), pytest.mark.slow]
 
 WHITE, RED, BLUE = (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
 

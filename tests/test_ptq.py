@@ -33,6 +33,8 @@ from cfq_bench.quantization.functional import (
 from cfq_bench.quantization.layers import QuantLinear
 from tests.test_quantization import CANDIDATES, Kind, network_of, some_rows, teacher_of
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 RULES: list[Rule] = ["minmax", "percentile", "mse", "output"]
 
@@ -289,7 +291,7 @@ def test_every_rule_and_budget_gives_finite_logits(
         assert method.network.bits() == [8, 8, 8]
 
 
-@pytest.mark.parametrize("name", ["cf_ptq", "mixed_haq"])
+@pytest.mark.parametrize("name", ["cf_ptq"])
 def test_a_run_on_compas_is_finite(
     name: str, tmp_path: Path, cache_dir: Path, short_overrides: list[str]
 ) -> None:

@@ -22,6 +22,7 @@ def commands() -> list[str]:
     return [line.split("#")[0].strip() for line in lines if line.startswith("cfq-bench run")]
 
 
+@pytest.mark.slow
 def test_the_main_table_and_the_reports_are_what_the_published_records_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

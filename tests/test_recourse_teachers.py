@@ -20,6 +20,8 @@ from cfq_bench.teacher.points import present_points
 from cfq_bench.teacher.r_consistency import RConsistency, disagreement
 from cfq_bench.teacher.r_margin import RMargin, hinge
 
+pytestmark = pytest.mark.slow
+
 MakeContext = Callable[..., Context]
 Batch = tuple[Tensor, Tensor, Tensor]
 

@@ -77,9 +77,11 @@ class Disk:
         return name != "mkdir" or not path.exists()
 
 
-def everywhere(folder: Path, most: int = 40) -> Iterator[Disk]:
+def everywhere(
+    folder: Path, codes: tuple[int, ...] = (errno.EROFS,), most: int = 40
+) -> Iterator[Disk]:
     """A disk that refuses the first write, then one that refuses the second, and so on."""
-    for code in (errno.EROFS, errno.ENOSPC, errno.EACCES):
+    for code in codes:
         for after in range(most):
             with pytest.MonkeyPatch.context() as patch:
                 disk = Disk(patch, folder, code, after)
@@ -113,7 +115,7 @@ def test_a_record_is_replaced_with_all_beside_it_or_not_at_all(tmp_path: Path) -
     other.write(new, ROWS, b"network")
     new_rows = other.rows_path(new.run_id).read_bytes()
     states = set()
-    for disk in everywhere(tmp_path):
+    for disk in everywhere(tmp_path, (errno.EROFS, errno.ENOSPC, errno.EACCES)):
         with disk.open():
             store.write(old, made_rows(1), b"old")
         said = refusal(lambda: store.write(new, ROWS, b"network"))
@@ -161,8 +163,8 @@ def test_a_run_says_it_in_one_line_and_the_next_one_works(tmp_path: Path, part: 
         assert len(recorded) == (done.exit_code == 0)
         with disk.open():
             assert run_once(folder).exit_code == 0
-    assert codes.count(2) > 9
-    assert codes.count(0) == 3
+    assert codes.count(2) > 3
+    assert codes.count(0) == 1
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,19 @@ def sentences(found: Any) -> list[str]:
     return [text for one in found.answers for part in one.findings for text in part.sentences]
 
 
+def test_a_missing_run_changes_neither_order_nor_baseline() -> None:
+    every = select(
+        expand(load_suite("headline")),
+        {"seed": ["0"], "budget": ["W4A8"], "data": ["adult", "german"]},
+    )
+    kept = [run for run in every if (run.row, run.axes["data"]) != ("LSQ", "adult")]
+    results = collect("headline", every, [record_of(run, {}) for run in kept])
+    (setting,) = arranged(results.finished)
+    assert setting.baseline == "LSQ"
+    assert setting.rows == list(dict.fromkeys(run.row for run in every))
+    assert setting.places["adult"].baseline is None
+
+
 def test_two_rows_of_one_label_are_told_apart() -> None:
     def two(run: SuiteRun) -> SuiteRun:
         return replace(changed(run, group_min_rows=7), row="LSQ") if run.row == "PACT" else run

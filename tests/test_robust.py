@@ -32,6 +32,8 @@ from cfq_bench.record.record import Record
 from cfq_bench.report.paper import paper_table
 from cfq_bench.training.trainer import Runtime
 
+pytestmark = pytest.mark.slow
+
 Case = tuple[Context, DeployedNetwork]
 QUICK = ["solver.steps=8", "solver.grid_points=5", "solver.bisections=6"]
 """A coarser search: what is tested here does not hang on how cheap its answers are."""

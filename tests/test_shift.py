@@ -23,6 +23,8 @@ from cfq_bench.record.store import RecordStore
 from cfq_bench.report.page import record_page
 from cfq_bench.teacher.keys import recourse_key
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("noise", "reweight", "imbalance")
 
 

@@ -34,6 +34,8 @@ from cfq_bench.evaluation.teacher_recourse import teacher_recourse
 from cfq_bench.teacher.fit import obtain_teacher
 from cfq_bench.training.trainer import Runtime
 
+pytestmark = pytest.mark.slow
+
 SOLVERS = ("search", "pgd")
 EVERY = (*SOLVERS, "exact")
 """Exact refuses models whose weights it cannot read, and proves instead of giving up."""

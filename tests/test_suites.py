@@ -144,6 +144,7 @@ def test_workers_that_cannot_start_end_the_suite(
     assert list((results / "runs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_workers_of_several_calls_repeat_nothing(tmp_path: Path) -> None:
     configs = light.many_configs(20)
     plan = Plan(configs, str(tmp_path / "results"), wandb="disabled")
@@ -153,6 +154,7 @@ def test_workers_of_several_calls_repeat_nothing(tmp_path: Path) -> None:
     assert sorted(light.lines(tmp_path / "results/attempts")) == names
 
 
+@pytest.mark.slow
 def test_a_suite_on_the_command_line(
     write_suite: Callable[..., Path], results: Path, tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_suite_on_the_command_line(
     assert {file: file.read_bytes() for file in store.runs_dir.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_suite_leaves_nothing_half_done_and_goes_on(
     write_suite: Callable[..., Path],
     results: Path,

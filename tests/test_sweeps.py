@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from cfq_bench.cli.main import main
 from cfq_bench.config.loader import load_settings
 from cfq_bench.config.yaml import read_yaml
 from cfq_bench.errors import UserError
+from cfq_bench.processes import is_over
 from cfq_bench.sweeps.execution import Place, RunJob, execute
 from cfq_bench.sweeps.points import Run, Space
 from cfq_bench.sweeps.scores import feasible, score
@@ -23,7 +26,7 @@ from cfq_bench.sweeps.sweep import run_sweep
 from cfq_bench.sweeps.wandb import _checked
 from cfq_bench.sweeps.workers import claim, is_held, run_workers
 from tests.support import light_sweep as light
-from tests.support.waiting import run_python
+from tests.support.waiting import ended, run_python, wait_for
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
 FILE = {
@@ -273,6 +276,7 @@ class TestGrid:
         assert len(light.attempts(place.results_dir)) == len(set(light.attempts(place.results_dir)))
         assert [trial.state for trial in trials_of(space, place)] == [TrialState.COMPLETE] * 3
 
+    @pytest.mark.slow
     def test_the_runs_of_a_killed_process_are_taken_over(self, place: Place) -> None:
         space = light.make_space()
         job = grid_job(space, place, execute=light.dying_run)
@@ -280,6 +284,13 @@ class TestGrid:
         done = light.attempts(place.results_dir)
         assert sorted(done) == sorted({space.run_id(run) for run in job.runs})
         assert len(complete(open_study(space, place.folder(space)))) == 3
+
+    def test_no_claim_is_left(self, place: Place) -> None:
+        space = light.make_space()
+        (claims := place.folder(space) / "claims").mkdir(parents=True)
+        (claims / f"{space.run_ids({'method.eta': 1.0})[0]}.lock").write_text("")  # of a killed one
+        grid_job(space, place).work(0, nothing)
+        assert list(claims.iterdir()) == []
 
     def test_a_failed_run_is_told_once_and_tried_again_by_the_next_call(self, place: Place) -> None:
         space = light.make_space(seeds=[0])
@@ -395,6 +406,7 @@ class TestSearch:
         assert states[1.0].state == TrialState.FAIL
         assert "budget.avg_bits" in states[1.0].user_attrs["reason"]
 
+    @pytest.mark.slow
     def test_the_trial_of_a_killed_process_is_done_by_another(self, place: Place) -> None:
         space = light.search_space(trials=6)
         run_workers(SearchJob(space, place, light.dying_point), 2, nothing)
@@ -408,12 +420,14 @@ class TestSearch:
         points = [trial.params["method.eta"] for trial in done]
         assert len(points) == len(set(points))
 
+    @pytest.mark.slow
     def test_a_search_that_is_killed_goes_on(self, place: Place) -> None:
         space = light.search_space(trials=4)
         assert run_workers(SearchJob(space, place, light.dying_point), 2, nothing) is False
         SearchJob(space, place, light.light_point).work(0, nothing)
         assert len(complete(open_study(space, place.folder(space)))) == 4
 
+    @pytest.mark.slow
     def test_a_point_that_kills_every_time_is_given_up(self, place: Place) -> None:
         space = light.search_space(trials=3)
         job = SearchJob(space, place, light.deadly_point)
@@ -424,6 +438,7 @@ class TestSearch:
         (given_up,) = [t for t in trials_of(space, place) if "reason" in t.user_attrs]
         assert given_up.user_attrs["reason"] == "3 processes were killed at it"
 
+    @pytest.mark.slow
     def test_calls_that_are_killed_as_a_whole_give_up_no_point(self, place: Place) -> None:
         space = light.search_space(trials=3)
         for _ in range(3):
@@ -434,6 +449,7 @@ class TestSearch:
         points = [trial.params["method.eta"] for trial in complete(study)]
         assert len(points) == len(set(points)) == 3
 
+    @pytest.mark.slow
     def test_five_processes_share_one_journal(self, place: Place) -> None:
         space = light.search_space(trials=30)
         assert run_workers(SearchJob(space, place, light.light_point), 5, nothing)
@@ -452,6 +468,16 @@ class TestClaims:
             with claim(path) as theirs:
                 assert not theirs
         assert not is_held(path)
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-m", "tests.support.light_sweep", str(tmp_path)])
+    wait_for("two workers", lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    parent.kill()
+    ended(parent)
+    wait_for("their end", lambda: all(map(is_over, workers)), lambda: workers)
 
 
 SHORT = {
@@ -484,6 +510,7 @@ class TestPruning:
             seeds=[0, 1],
         )
 
+    @pytest.mark.slow
     def test_a_watched_run_is_the_same_run(self, place: Place, tmp_path: Path) -> None:
         from cfq_bench.sweeps.pruning import execute_watched
 
@@ -496,6 +523,7 @@ class TestPruning:
         assert list(trial.reports) == [4, 5, 6, 7]
         assert trial.reports[7] == watched.metrics["recourse/boundary_error"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("metric", WATCHED)
     def test_what_is_watched_is_the_metric_on_validation_rows(
         self, metric: str, make_context: Any
@@ -524,6 +552,7 @@ class TestPruning:
         )
         assert watch._value(method) == pytest.approx(expected.metrics[metric])
 
+    @pytest.mark.slow
     def test_a_pruned_run_leaves_no_record(self, place: Place) -> None:
         import optuna
 
@@ -541,6 +570,7 @@ class TestCommand:
     def call(self, *arguments: str | Path) -> Any:
         return CliRunner().invoke(main, ["sweep", *map(str, arguments)])
 
+    @pytest.mark.slow
     def test_a_grid_from_nothing_to_test_rows(self, tmp_path: Path, monkeypatch: Any) -> None:
         (tmp_path / "cwd").mkdir()
         monkeypatch.chdir(tmp_path / "cwd")

@@ -21,6 +21,8 @@ from tests.support.fake_wandb import FakeWandb
 from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
 SHORT += ["evaluation.max_rows=10"]
 RUN = ["run", "--quiet", "--method", "lsq", "--data", "german", *SHORT]
@@ -189,6 +191,7 @@ class TestCreate:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_an_agent_works_a_sweep_off(server: FakeWandb, tmp_path: Path) -> None:
     """The real client: one run per point, with the sweep's values, and nothing left behind."""
     results = tmp_path / "results"
@@ -198,7 +201,7 @@ def test_an_agent_works_a_sweep_off(server: FakeWandb, tmp_path: Path) -> None:
     call = [sys.executable, "-c", "from cfq_bench.cli.main import main; main()", "sweep"]
     call += ["--wandb", str(path), "--agents", "1", "--results-dir", str(results)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = run_process(call, 110, env=environment)
+    done = run_process(call, 280, env=environment)
     assert done.returncode == 0, done.stderr
     rates = {}
     for name, run in server.runs.items():

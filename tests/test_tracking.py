@@ -20,6 +20,8 @@ from tests.support.fake_wandb import FakeWandb
 from tests.support.waiting import run_process
 from tests.support.wandb_file import offline_runs
 
+pytestmark = pytest.mark.slow
+
 KEY = "0" * 40
 NOBODY = "http://127.0.0.1:9"  # the discard port: connections are refused
 CONFIG = {"seed": 0, "method": {"name": "lsq", "bits": 4}, "note": None}

@@ -20,6 +20,8 @@ from cfq_bench.quantization.layers import calibrated_scale
 from cfq_bench.quantization.network import QuantizedNetwork
 from cfq_bench.quantization.variants import deployment_variants
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 9
 
 

@@ -199,7 +199,7 @@ def test_figures_draw_the_means_of_the_tables(folder: Path, report: Report) -> N
 
 
 def test_only_what_may_be_compared_is_put_into_words(report: Report) -> None:
-    usual = next(one for one in report.answers if one.title == "measured usual")
+    usual = next(one for one in report.answers if one.title == "measured usual, test rows")
     titles = {finding.title: list(finding.sentences) for finding in usual.findings}
     assert {
         title: [text.split("'s")[0] for text in sentences]
@@ -218,18 +218,22 @@ def test_only_what_may_be_compared_is_put_into_words(report: Report) -> None:
     (same,) = report.answers[-1].findings
     assert same.sentences == [
         f"{title}: lsq and kd_qat are the same networks on compas."
-        for title in ("measured usual", "measured validation, validation rows", "measured closer")
+        for title in (
+            "measured usual, test rows",
+            "measured validation, validation rows",
+            "measured closer, test rows",
+        )
     ]
     named = " ".join(text for sentences in titles.values() for text in sentences)
     assert "kd_qat" not in named
 
 
-def test_the_split_is_told_wherever_it_is_not_the_test_split(report: Report) -> None:
+def test_the_split_is_told_where_there_are_several(report: Report) -> None:
     captions = [table.caption for table in report.cells]
     assert captions == [
-        "compas, measured usual",
+        "compas, measured usual, test rows",
         "compas, measured validation, validation rows",
-        "compas, measured closer",
+        "compas, measured closer, test rows",
     ]
 
 

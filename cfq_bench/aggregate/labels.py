@@ -13,7 +13,14 @@ from hashlib import sha256
 from typing import Any
 
 from cfq_bench.aggregate.rows import BITS, baseline_of
-from cfq_bench.aggregate.runs import NOT_A_SETTING, OF_A_ROW, Run, setting
+from cfq_bench.aggregate.runs import (
+    NOT_A_SETTING,
+    OF_A_ROW,
+    Run,
+    setting,
+    several_splits,
+    split_words,
+)
 from cfq_bench.config.loader import known_names, load_settings
 from cfq_bench.results.differences import ABSENT, changes, flat
 from cfq_bench.statistics.summary import mean_and_sd
@@ -56,14 +63,16 @@ def label(runs: Iterable[Run]) -> Labels:
     every = list(runs)
     rows = _row_labels(every)
     return Labels(
-        tables=_titles({run.table: run for run in every}, [run.table for run in every], True),
-        curves=_titles({run.curve: run for run in every}, [run.curve for run in every], False),
+        tables=_titles(every, [run.table for run in every], budget=True),
+        curves=_titles(every, [run.curve for run in every], budget=False),
         rows=rows,
         baselines=_baselines(every, rows),
     )
 
 
-def setting_words(config: Mapping[str, Any], *, budget: bool = True) -> list[str]:
+def setting_words(
+    config: Mapping[str, Any], *, budget: bool = True, several: bool = False
+) -> list[str]:
     """What the rows of a table share, in words: data, network, bits, actions, solver, margin.
 
     Rows of a split that is not the test split are named, and whatever else is not usual.
@@ -71,6 +80,7 @@ def setting_words(config: Mapping[str, Any], *, budget: bool = True) -> list[str
     Args:
         config: of a record, also of another version.
         budget: whether the weights' bits are shared too.
+        several: whether other tables are about other splits.
     """
     kappa = setting(config, "evaluation", "kappa")
     words = [
@@ -87,23 +97,13 @@ def setting_words(config: Mapping[str, Any], *, budget: bool = True) -> list[str
         (("quantization", "layers"), ("all",), "layers {}"),
         (("actions", "grid"), (True,), "off the integer grid"),
         (("evaluation", "shift"), ("none",), "shift {}"),
-        (("evaluation", "split"), ("test",), "{} rows"),
     ]
     for path, usual, form in unusual:
         value = setting(config, *path)
         if value not in (*usual, ABSENT):
             words.append(form.format(value))
-    return words
-
-
-def split_words(config: Mapping[str, Any]) -> str:
-    """On which rows a run was measured, where these are not the test rows; else empty.
-
-    >>> split_words({"evaluation": {"split": "validation"}})
-    'validation rows'
-    """
-    split = setting(config, "evaluation", "split")
-    return "" if split in ("test", ABSENT) else f"{split} rows"
+    split = split_words(config, several=several)
+    return [*words, split] if split else words
 
 
 def _bits_words(config: Mapping[str, Any], budget: bool) -> list[str]:
@@ -126,12 +126,12 @@ def _number(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def _titles(examples: Mapping[str, Run], keys: list[str], budget: bool) -> dict[str, str]:
-    """Words, and in full those settings that the words do not tell apart."""
-    count = Counter(keys)
+def _titles(runs: list[Run], keys: list[str], *, budget: bool) -> dict[str, str]:
+    """Words, and in full those settings that the words do not tell apart; by key of every run."""
+    count, several = Counter(keys), several_splits(run.config for run in runs)
     alike: dict[str, list[str]] = {}
-    for key, run in examples.items():
-        words = ", ".join(setting_words(run.config, budget=budget))
+    for key, run in dict(zip(keys, runs, strict=True)).items():
+        words = ", ".join(setting_words(run.config, budget=budget, several=several))
         alike.setdefault(words, []).append(key)
     titles: dict[str, str] = {}
     for words, group in alike.items():

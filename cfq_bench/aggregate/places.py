@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cfq_bench.aggregate.labels import setting_words, split_words
+from cfq_bench.aggregate.labels import setting_words
 from cfq_bench.aggregate.rows import Rows, baseline_of
+from cfq_bench.aggregate.runs import several_splits, split_words
 from cfq_bench.errors import unknown_name
 from cfq_bench.record.archive import RowValidity
 from cfq_bench.results.collect import Result
@@ -85,7 +86,8 @@ class Setting:
         axes: what they share.
         places: by data set, in the suite's order.
         baseline: the row that the others are compared with; None where it is not there.
-        split: on which rows they were measured, where these are not the test rows; else empty.
+        split: on which rows they were measured, where these are not the test rows or the suite
+            has several splits; else empty.
     """
 
     axes: Axes
@@ -104,13 +106,25 @@ class Setting:
     @property
     def rows(self) -> list[str]:
         """Labels of all its rows, each once."""
-        return list(dict.fromkeys(row for place in self.places.values() for row in place.results))
+        return ordered(place.results for place in self.places.values())
 
     def full_precision(self, row: str) -> bool:
         """Whether a row is a control without quantization."""
         return any(
             place.rows.full_precision(row) for place in self.places.values() if row in place.results
         )
+
+
+def ordered(cells: Iterable[Iterable[str]]) -> list[str]:
+    """Labels of rows, each once, in the suite's order: that of the cell with most of them.
+
+    A cell leaves rows out whose runs are missing or failed.
+
+    >>> ordered([["FP32", "CFQ"], ["FP32", "LSQ", "CFQ"], ["PTQ"]])
+    ['FP32', 'LSQ', 'CFQ', 'PTQ']
+    """
+    most_first = sorted((list(cell) for cell in cells), key=len, reverse=True)
+    return list(dict.fromkeys(row for cell in most_first for row in cell))
 
 
 def axis_text(axis: str, value: str) -> str:
@@ -146,12 +160,14 @@ def arranged(finished: Iterable[Result], baseline: str | None = None) -> list[Se
     Raises:
         UserError: no run has that row.
     """
+    every = list(finished)
+    several = several_splits(result.record.config for result in every)
     found: dict[Axes, _Found] = {}
-    for result in finished:
+    for result in every:
         config = result.record.config
         axes = tuple(pair for pair in result.cell if pair[0] != "data")
         one = found.setdefault(axes, _Found())
-        one.split = one.split or split_words(config)
+        one.split = split_words(config, several=several)
         one.methods.setdefault(result.row, config["method"]["name"])
         runs = one.places.setdefault(result.run.axes["data"], {})
         runs.setdefault(result.row, {})[result.seed] = result
@@ -181,4 +197,5 @@ def _baseline(found: _Found) -> str | None:
             bits = rows.bits(row)
             by_row.setdefault(row, []).extend([] if bits is None else [bits])
     bits_of = {row: mean_and_sd(bits)[0] if bits else None for row, bits in by_row.items()}
-    return baseline_of(found.methods, bits_of)
+    methods = {row: found.methods[row] for row in ordered(found.places.values())}
+    return baseline_of(methods, bits_of)

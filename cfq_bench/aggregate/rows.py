@@ -1,6 +1,6 @@
 """The rows of one table: the seeds they are compared on, means, differences, best values."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -16,6 +16,8 @@ Row = TypeVar("Row", bound=Hashable)
 
 PAIRED = "recourse/boundary_error"
 """The metric whose difference to the baseline stands in every table."""
+USUAL_BASELINE = "lsq"
+"""Method of the usual baseline: label training."""
 BITS = "deploy/avg_bits"
 FULL_PRECISION_BITS = 32.0
 NEAR = 0.05
@@ -203,9 +205,4 @@ def baseline_of(methods: Mapping[Row, str], bits: Mapping[Row, float | None]) ->
     trained = next((row for row, method in methods.items() if method == USUAL_BASELINE), None)
     if trained is not None:
         return trained
-    ordered: Iterable[Row] = largest_group({row: bits.get(row) for row in methods})
-    return next(iter(ordered), None)
-
-
-USUAL_BASELINE = "lsq"
-"""Method of the usual baseline: label training."""
+    return next(iter(largest_group({row: bits.get(row) for row in methods})), None)

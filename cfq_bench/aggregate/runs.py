@@ -4,14 +4,14 @@ Read leniently, so that records of other versions are shown as far as they go.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any
 
 from cfq_bench.errors import UserError
-from cfq_bench.results.differences import flat
+from cfq_bench.results.differences import ABSENT, flat
 
 OF_A_ROW = ("method", "training", "policy", "allocator")
 """Settings in which the rows of one table may differ."""
@@ -88,14 +88,13 @@ class Run:
     @property
     def title(self) -> str:
         """The run in words."""
-        split = setting(self.config, "evaluation", "split")
         words = [
             str(setting(self.config, "backbone", "name")),
             f"{self.budget} bits",
             f"seed {self.seed}",
-            *([] if split in ("test", "-") else [f"{split} rows"]),
+            split_words(self.config),
         ]
-        return f"{self.method} on {self.data} ({', '.join(words)})"
+        return f"{self.method} on {self.data} ({', '.join(filter(None, words))})"
 
     @cached_property
     def table(self) -> str:
@@ -117,7 +116,7 @@ class Run:
 
 
 def setting(config: Mapping[str, Any], *path: str) -> Any:
-    """A setting, or ``"-"`` where the version that wrote the record had none.
+    """A setting, or `ABSENT` where the version that wrote the record had none.
 
     >>> setting({"budget": {"avg_bits": 4.0}}, "budget", "avg_bits")
     4.0
@@ -127,9 +126,30 @@ def setting(config: Mapping[str, Any], *path: str) -> Any:
     value: Any = config
     for name in path:
         if not isinstance(value, Mapping) or name not in value:
-            return "-"
+            return ABSENT
         value = value[name]
     return value
+
+
+def split_words(config: Mapping[str, Any], *, several: bool = False) -> str:
+    """On which rows a run was measured, where these are not the test rows; else empty.
+
+    Args:
+        config: of a record.
+        several: whether it stands beside runs of other splits: then test rows are named, too.
+
+    >>> split_words({"evaluation": {"split": "validation"}})
+    'validation rows'
+    >>> split_words({"evaluation": {"split": "test"}}, several=True)
+    'test rows'
+    """
+    split = setting(config, "evaluation", "split")
+    return "" if split == ABSENT or (split == "test" and not several) else f"{split} rows"
+
+
+def several_splits(configs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether runs were measured on rows of more than one split."""
+    return len({split_words(config) for config in configs}) > 1
 
 
 def read_run(document: Any, run_id: str) -> Run:

@@ -94,11 +94,6 @@ def tables(runs: Iterable[Run], labels: Labels, wanted: Wanted) -> list[Table]:
     return [table for table in made if table.rows and table.columns]
 
 
-def rows_of(runs: Iterable[Run], labels: Labels, baseline: str | None) -> Rows[Line]:
-    """Finished runs of one table as its rows."""
-    return _rows(list(runs), labels, Wanted(()), baseline)
-
-
 def _table(key: str, runs: list[Run], labels: Labels, wanted: Wanted) -> Table:
     baseline = labels.baselines[key]
     rows = _rows(runs, labels, wanted, baseline)

@@ -38,6 +38,7 @@ class Dashboard(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # of five, as usual, a sixth that comes at once waits for a second
 
     def __init__(self, results_dir: Path, port: int, patience_s: float = PATIENCE_S) -> None:
         self.results_dir, self.patience_s = results_dir, patience_s

@@ -164,7 +164,10 @@ def _stripped(raw: pd.DataFrame, names: list[str], header: list[str], path: Path
             notes.append(f"column {position + 1} has neither a name nor values: left out")
             continue
         if name == "" and position > 0:
-            raise UserError(f"data file {path}: column {position + 1} has no name in the header")
+            raise UserError(
+                f"data file {path}: column {position + 1} has no name in the header: name it, or "
+                "take it out"
+            )
         if name == "":
             notes.append(f"the first column has no name and is called {UNNAMED!r}")
         if name in kept:

@@ -20,6 +20,7 @@ from cfq_bench.data.parquet import Reading, read_parquet
 from cfq_bench.data.reading import MISSING_WORDS, typed
 from cfq_bench.data.text import decode, guess_encoding, read_bytes
 from cfq_bench.data.words import folded, named, shown
+from cfq_bench.data.yaml_text import quoted
 from cfq_bench.errors import some
 
 _MISSING_LIKE = frozenset(
@@ -61,6 +62,21 @@ class Look:
     """What to ask about single columns."""
 
 
+@dataclass
+class _Findings:
+    """What becomes a `Look`, while it is being found."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, list[str]] = field(default_factory=dict)
+
+    def say(self, name: str, value: object, why: str = "") -> None:
+        self.settings[name], self.why[name] = value, why
+
+    def doubt(self, column: str, question: str) -> None:
+        self.doubts.setdefault(column, []).append(question)
+
+
 def look(path: Path, target: str | None = None) -> Look:
     """Look at a file of which nothing is known.
 
@@ -71,8 +87,7 @@ def look(path: Path, target: str | None = None) -> Look:
     Raises:
         UserError: it cannot be read.
     """
-    settings: dict[str, Any] = {}
-    why: dict[str, str] = {}
+    found = _Findings()
     if path.suffix.lower() == ".parquet":
         reading = read_parquet(path, ())
         frame, usual = _word_columns(reading.frame), []
@@ -84,20 +99,19 @@ def look(path: Path, target: str | None = None) -> Look:
         words = parse(text, separator, path)
         frame, usual = words.frame, MISSING_WORDS
         if encoding != "utf-8":
-            settings["encoding"] = encoding
-            why["encoding"] = "" if sure else "a guess: look at names and words with accents"
+            doubt = "" if sure else "a guess: look at names and words with accents"
+            found.say("encoding", encoding, doubt)
         if separator != ",":
-            settings["separator"], why["separator"] = separator, ""
-    found = Look(TableFile(), Reading(pd.DataFrame()), why)
+            found.say("separator", separator)
     known = {str(name): _Words(frame[name]) for name in frame}
-    settings |= _numbers(known, settings.get("separator", ","), found)
-    settings |= _missing(known, TableFile(**settings), usual, target, found)
-    found.how = TableFile(**settings)
+    _find_numbers(known, found)
+    _find_missing(known, usual, target, found)
+    how = TableFile(**found.settings)
     if path.suffix.lower() == ".parquet":
-        found.reading = read_parquet(path, found.how.missing_words or ())
+        reading = read_parquet(path, how.missing_words or ())
     else:
-        found.reading = typed(words, found.how)
-    return found
+        reading = typed(words, how)
+    return Look(how, reading, found.why, found.doubts)
 
 
 def _word_columns(frame: pd.DataFrame) -> pd.DataFrame:
@@ -112,7 +126,9 @@ class _Words:
     Attributes:
         absent: counts of the words that may mean so.
         said: a sample of the others, distinct.
-        several: whether there are more than two others.
+        distinct: how many others there are.
+        numbers: those of the sample that are numbers, in some way of writing them.
+        is_number: whether nearly all are.
     """
 
     def __init__(self, column: pd.Series) -> None:
@@ -127,7 +143,7 @@ class _Words:
         self.is_number = len(self.said) > 0 and alike.mean() > 0.9
 
 
-def _numbers(known: Mapping[str, _Words], separator: str, found: Look) -> dict[str, Any]:
+def _find_numbers(known: Mapping[str, _Words], found: _Findings) -> None:
     """How numbers are written: what most columns agree on."""
     columns = {
         name: column.numbers
@@ -135,22 +151,18 @@ def _numbers(known: Mapping[str, _Words], separator: str, found: Look) -> dict[s
         if column.is_number and column.numbers.str.contains(r"[.,'’() \u00a0\u202f]").any()
     }
     bracketed = [name for name, numbers in columns.items() if numbers.str.startswith("(").any()]
-    forms = _SEMICOLONS_FIRST if separator == ";" else _FORMS
+    forms = _SEMICOLONS_FIRST if found.settings.get("separator") == ";" else _FORMS
     read = {form: _read(columns, form, bool(bracketed)) for form in forms}
     fitting = {form: {n for n in columns if n in values} for form, values in read.items()}
     most = max(map(len, fitting.values()))
     best = next(form for form in forms if len(fitting[form]) == most)
-    settings: dict[str, Any] = {}
     decimal, thousands = best
     if decimal == ",":
-        settings["decimal"] = ","
-        found.why["decimal"] = _example(columns, fitting[best], ",")
+        found.say("decimal", ",", _example(columns, fitting[best], ","))
     if thousands is not None:
-        settings["thousands"] = thousands
-        found.why["thousands"] = _example(columns, fitting[best], thousands)
+        found.say("thousands", thousands, _example(columns, fitting[best], thousands))
     if bracketed:
-        settings["negative_brackets"] = True
-        found.why["negative_brackets"] = _example(columns, bracketed, "(")
+        found.say("negative_brackets", True, _example(columns, bracketed, "("))
     for form in forms:
         if form == best or len(fitting[form]) < most or most == 0:
             continue
@@ -162,9 +174,8 @@ def _numbers(known: Mapping[str, _Words], separator: str, found: Look) -> dict[s
             if where in found.why:
                 found.why[where] += f"; {doubt}"
             else:
-                found.doubts.setdefault(name, []).append(doubt)
+                found.doubt(name, doubt)
             break
-    return settings
 
 
 def _read(
@@ -206,14 +217,11 @@ def _example(columns: Mapping[str, pd.Series], names: Any, sign: str) -> str:
     return ""
 
 
-def _missing(
-    known: Mapping[str, _Words],
-    how: TableFile,
-    usual: Sequence[str],
-    target: str | None,
-    found: Look,
-) -> dict[str, Any]:
+def _find_missing(
+    known: Mapping[str, _Words], usual: Sequence[str], target: str | None, found: _Findings
+) -> None:
     """Which of the words that may mean it do mean that a value is missing."""
+    how = TableFile(**found.settings)
     ends = {*list(known)[:1], *list(known)[-1:]}
     absent = [word for word in usual if any(word in column.absent for column in known.values())]
     for name, column in known.items():
@@ -227,25 +235,22 @@ def _missing(
         numbers = column.is_number
         for word, count in column.absent.most_common(3):
             if word in absent and not numbers:
-                found.doubts.setdefault(name, []).append(
+                found.doubt(
+                    name,
                     f"{shown(word)} in {count} rows is read as missing; if it is a category, take "
-                    "it out of missing_words"
+                    "it out of missing_words",
                 )
             elif word not in absent:
-                found.doubts.setdefault(name, []).append(
+                found.doubt(
+                    name,
                     f"{shown(word)} in {count} rows is kept as a category; if it means missing, "
-                    f"missing_codes: [{_flow(word)}]"
+                    f"missing_codes: [{quoted(word)}]",
                 )
     if not absent:
-        return {}
+        return
     counts = [
         f"{shown(word)}: "
         + some((f"{c.absent[word]} in {shown(n)}" for n, c in known.items() if word in c.absent), 3)
         for word in absent
     ]
-    found.why["missing_words"] = f"{'; '.join(counts)}. Missing, or categories? Review"
-    return {"missing_words": absent}
-
-
-def _flow(word: str) -> str:
-    return f'"{word}"'
+    found.say("missing_words", absent, f"{'; '.join(counts)}. Missing, or categories? Review")

@@ -116,7 +116,7 @@ _RULES = (
     ),
     _rule("score* rating grade scoring schufa", _OTHERS),
 )
-_EDUCATION = _rule("educ* school* degree* ausbildung bildung estudios", Judgement())
+_EDUCATION = _rule("educ* school* ausbildung bildung estudios", Judgement())
 _SEXES = frozenset(
     "male female m f w man woman mann frau homme femme hombre mujer maennlich weiblich "
     "männlich masculin feminin masculino femenino".split()

@@ -53,7 +53,9 @@ def guess_target(frame: pd.DataFrame, file: str, given: str | None) -> str:
             f"{file}: column {named(given)} has {count} values; a target has exactly 2: "
             "derive a column with two values"
         )
-    fractions = [v for v in frame[given].dropna().unique() if isinstance(v, float) and v % 1 != 0]
+    fractions = [
+        v for v in frame[given].dropna().unique() if isinstance(v, float) and not v.is_integer()
+    ]
     if fractions:
         raise UserError(
             f"{file}: column {named(given)} has the value {fractions[0]:g}; a target has words or "

@@ -22,7 +22,8 @@ from cfq_bench.cache import default_cache_dir
 from cfq_bench.config.plugin import load_module
 from cfq_bench.config.tablefile import TABLE_FILES
 from cfq_bench.errors import UserError
-from cfq_bench.files import named_folder, write_atomic
+from cfq_bench.files import TEMP_PREFIX, ensure_writable, named_folder, write_atomic
+from cfq_bench.processes import maker
 
 TIMEOUT_S = 20.0
 """Silence of a server after which a download is given up."""
@@ -145,7 +146,9 @@ def download(raw: RawFile) -> Path:
     """
     if raw.url is None:
         raise UserError(f"{raw.name} is not here and has no open address: {_manual(raw)}")
-    with tempfile.TemporaryDirectory(prefix="cfq-bench-") as folder:
+    place = raw.cached().parent  # beside the file, where the next download sweeps
+    ensure_writable(place, "raw data")
+    with tempfile.TemporaryDirectory(prefix=f"{TEMP_PREFIX}{maker()}-", dir=place) as folder:
         path = _fetch(raw, raw.url, Path(folder))
         if raw.member is not None:
             path = _member(raw, raw.url, path, raw.member)

@@ -100,8 +100,8 @@ def decode(content: bytes, encoding: str, path: Path) -> str:
         text = content.decode("utf-8-sig" if plain else encoding)
     except (UnicodeError, LookupError):
         raise UserError(
-            f"data file {path} is not {shown(encoding)}, as its YAML file says: save it as UTF-8 "
-            f"and leave `encoding` out" + ("" if other == "utf-8" else f", or try {other}")
+            f"data file {path} is not text of the encoding {shown(encoding)}: save it as UTF-8, "
+            "and leave `encoding` out of its YAML file"
         ) from None
     text = text.removeprefix("\ufeff")
     hint = _HINT.match(text)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from matplotlib.figure import Figure
 
-from cfq_bench.aggregate.labels import split_words
+from cfq_bench.aggregate.runs import split_words
 from cfq_bench.figures.catalogue import FIGURES
 from cfq_bench.figures.export import to_pdf, to_svg
 from cfq_bench.figures.kinds import FigureKind

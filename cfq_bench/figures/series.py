@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cfq_bench.aggregate.places import axis_text
+from cfq_bench.aggregate.places import axis_text, ordered
 from cfq_bench.evaluation.keys import METRICS
 from cfq_bench.results.collect import Result
 from cfq_bench.statistics.summary import Summary, summarize
@@ -91,18 +91,13 @@ def on_axis(axis: str | None, result: Result) -> str:
 
 
 def rows_of(results: Iterable[Result]) -> dict[str, str]:
-    """The method of each row, in the suite's order.
-
-    A cell may leave rows out, so that the order is that of the cell with the most of them.
-    """
+    """The method of each row, in the suite's order."""
     cells: dict[object, dict[str, str]] = {}
     for result in results:
         rows = cells.setdefault(result.cell, {})
         rows[result.row] = result.record.config["method"]["name"]
-    ordered: dict[str, str] = {}
-    for rows in sorted(cells.values(), key=len, reverse=True):
-        ordered |= {row: method for row, method in rows.items() if row not in ordered}
-    return ordered
+    methods = {row: method for rows in cells.values() for row, method in rows.items()}
+    return {row: methods[row] for row in ordered(cells.values())}
 
 
 def of_row(results: Iterable[Result], row: str) -> list[Result]:

@@ -52,6 +52,10 @@ def _fits(run: Run, data: Sequence[str], method: Sequence[str]) -> bool:
     return (not data or run.data in data) and (not method or run.method in method)
 
 
+def _title(table: Table) -> str:
+    return f"{table.title}, {'seeds' if ',' in table.seeds else 'seed'} {table.seeds}"
+
+
 def _head(table: Table) -> list[str]:
     return ["method", "seeds", *(column.label for column in table.columns)]
 
@@ -65,7 +69,7 @@ def _plain(table: Table) -> str:
     for row in table.rows:
         lines.append([_name(row), row.seeds, *(_marked(cell) for cell in row.cells)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    texts = [f"{table.title}, seeds {table.seeds}"]
+    texts = [_title(table)]
     for line in lines:
         cells = [line[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
@@ -81,7 +85,7 @@ def _marked(cell: Cell) -> str:
 
 def _markdown(table: Table) -> str:
     head = [plain(label) for label in _head(table)]
-    lines = [f"**{plain(table.title)}, seeds {table.seeds}**", "", "| " + " | ".join(head) + " |"]
+    lines = [f"**{plain(_title(table))}**", "", "| " + " | ".join(head) + " |"]
     lines.append("| --- |" + " ---: |" * (len(head) - 1))
     for row in table.rows:
         cells = [f"**{cell.text}**" if cell.best else cell.text for cell in row.cells]

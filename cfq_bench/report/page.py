@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from cfq_bench.aggregate.labels import split_words
 from cfq_bench.aggregate.numbers import format_metric
-from cfq_bench.aggregate.runs import NOT_A_SETTING
+from cfq_bench.aggregate.runs import NOT_A_SETTING, split_words
 from cfq_bench.evaluation.keys import METRICS, metric_info
 from cfq_bench.record.record import Record
 from cfq_bench.report.diagnostics import diagnostic_lines

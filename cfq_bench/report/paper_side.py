@@ -40,6 +40,13 @@ BESIDE_VD = {
 """What of ours stands beside a VD, which leniency lowers: it never stands alone."""
 
 
+VERDICTS = (
+    "agrees: the paper's mean is within its own spread of ours, and our interval is small enough "
+    "to tell; differs, same order, opposite order: it is outside by more than both; cannot tell: "
+    "our seeds decide none of these."
+)
+
+
 @dataclass(frozen=True)
 class Beside:
     """One value of the paper beside ours.
@@ -210,7 +217,7 @@ def _table(name: str, found: list[Beside]) -> Table:
     for one in shown:
         counts[one.verdict] = counts.get(one.verdict, 0) + 1
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    notes = [f"Verdicts: {verdicts or 'none'}."]
+    notes = [f"Verdicts: {verdicts or 'none'}. {VERDICTS}"]
     if left_out:
         notes.append(f"{left_out} of the paper's {len(found)} values have no counterpart here.")
     notes += [f"About the paper: {note}" for note in notes_on(name)]

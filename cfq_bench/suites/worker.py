@@ -192,10 +192,11 @@ def _failure(config: dict[str, Any], reason: str) -> "Record":
 def main() -> int:
     """A worker process: the plan's file is its argument; it ends when its standard input does."""
     plan = Plan.read(Path(sys.argv[1]))
-    leases = leases_of(plan)
-    # Nothing is ever written to the standard input: it is at its end when the parent is gone.
-    end_after(lambda: os.read(0, 1), leases.release_all)
     try:
+        with explained(f"share runs in {plan.results_dir}"):
+            leases = leases_of(plan)
+        # Nothing is ever written to the standard input: it is at its end when the parent is gone.
+        end_after(lambda: os.read(0, 1), leases.release_all)
         work(plan, leases)
     except UserError as error:
         print(f"{FAULT}{error}", file=sys.stderr)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from optuna.trial import TrialState
 
-from cfq_bench.files import ensure_writable, write_atomic
+from cfq_bench.files import ensure_writable, sweep_leftovers, write_atomic
 from cfq_bench.record.record import Record
 from cfq_bench.report.markdown import plain
 from cfq_bench.sweeps import summary
@@ -55,6 +55,7 @@ def run_sweep(space: Space, place: Place, workers: int, progress: Progress) -> R
     """
     folder = place.folder(space)
     ensure_writable(folder, "the sweep")
+    sweep_leftovers(place.store.runs_dir)
     run_points = _grid if space.sweep.sampler == "grid" else _search
     parts = [run_points(space, place, workers, progress)]
     trials = complete(open_study(space, folder))

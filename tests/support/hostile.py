@@ -37,8 +37,8 @@ rows:
 """
 TITLE = "compas, mlp2, W4A8, actions paper, solver search, kappa {}"
 TITLES = {
-    "closer": TITLE.format(0),
-    "usual": TITLE.format(0.1),
+    "closer": TITLE.format(0) + ", test rows",
+    "usual": TITLE.format(0.1) + ", test rows",
     "validation": TITLE.format(0.1) + ", validation rows",
 }
 """Titles of the tables of single records by the place in the suite, in the order of a page."""

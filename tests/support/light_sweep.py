@@ -2,6 +2,10 @@
 
 import os
 import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from optuna.trial import Trial
@@ -12,6 +16,7 @@ from cfq_bench.sweeps.execution import Place
 from cfq_bench.sweeps.points import Run, Space, Values
 from cfq_bench.sweeps.scores import Score, score
 from cfq_bench.sweeps.settings import SweepSettings
+from cfq_bench.sweeps.workers import run_workers
 
 
 def make_space(**changes: object) -> Space:
@@ -106,3 +111,18 @@ def deadly_point(space: Space, place: Place, values: Values, trial: Trial) -> Sc
     if trial.number == 1 or "replaces" in trial.user_attrs:
         os.kill(os.getpid(), signal.SIGKILL)
     return light_point(space, place, values, trial)
+
+
+@dataclass(frozen=True)
+class HoldJob:
+    """Work without end, in a process that says who it is."""
+
+    folder: Path
+
+    def work(self, worker: int, tick: Callable[[], None]) -> None:
+        (self.folder / f"{os.getpid()}.pid").write_text("")
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    run_workers(HoldJob(Path(sys.argv[1])), 2, lambda: None)
