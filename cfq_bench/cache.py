@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
-from filelock import FileLock
 
 from cfq_bench.errors import UserError
 from cfq_bench.files import canonical_json, explain, named_folder, sweep_leftovers, write_atomic
 
 if TYPE_CHECKING:
+    from filelock import FileLock
     from torch import Tensor
 
 FORMAT = 2  # part of every hash: raise it when the meaning of what is stored changes
@@ -141,7 +141,9 @@ class Memo:
         return facts if isinstance(facts, dict) else {}
 
 
-def _locked(path: Path) -> FileLock:
+def _locked(path: Path) -> "FileLock":
+    from filelock import FileLock  # only where something is made: it takes longer than a look
+
     # The lock's own file stays: removing it would let two processes hold "the" lock at once.
     lock = FileLock(path.with_suffix(".lock"))
     try:

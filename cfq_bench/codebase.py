@@ -1,7 +1,7 @@
 """The code that computes something, as one word: equal words mean that the same was computed.
 
-For an installed release the version stands for the package. In a working tree, where a version
-means nothing, a digest does: of the modules that are reached by imports from where the computing
+For an installed release the version stands for the package. In a working tree, or a build of one
+(`X.Y.dev0`), a digest does: of the modules that are reached by imports from where the computing
 begins, and from the plug-in files that the settings name. A method's file is thus part of its own
 runs alone, and a new method is part of no run that was there before.
 
@@ -72,12 +72,12 @@ class Codebase:
     version: str
     _facts: dict[Path, tuple[Stamp, _Facts]] = field(default_factory=dict, repr=False)
     _loaded: dict[Path, _Facts] = field(default_factory=dict, repr=False)
-    _edges: dict[Path, list[_Place]] = field(default_factory=dict, repr=False)
+    _edges: dict[tuple[Path, str], list[_Place]] = field(default_factory=dict, repr=False)
 
     @property
     def is_release(self) -> bool:
-        """Whether the package is installed, and not a working tree."""
-        return not (self.package.parent / "pyproject.toml").is_file()
+        """Whether the version stands for the package: no working tree, and no build of one."""
+        return not ((self.package.parent / "pyproject.toml").is_file() or "dev" in self.version)
 
     def identity(
         self, roots: Iterable[str], plugins: Iterable[str] = (), *, loaded: bool = False
@@ -134,6 +134,7 @@ class Codebase:
         """Name and digest of each file that is reached, the beginning included."""
         seen, todo = set[Path](), begin
         memo = Memo("code", _FORMAT)
+        sources: dict[tuple[Path, str], Path | None] = {}
         while todo:
             place = todo.pop()
             if place.path in seen:
@@ -143,24 +144,36 @@ class Codebase:
             if loaded:
                 facts = self._loaded.setdefault(place.path, facts)
             yield place.name, facts.tree
-            if place.path not in self._edges:
-                self._edges[place.path] = list(self._imports(place, facts, release))
-            todo += self._edges[place.path]
+            edges = self._edges.get((place.path, facts.tree))
+            if edges is None:
+                edges = list(self._imports(place, facts, release, sources))
+                self._edges[place.path, facts.tree] = edges
+            todo += edges
         memo.save()
 
-    def _imports(self, place: _Place, facts: _Facts, release: bool) -> Iterator[_Place]:
-        home = self.package.parent
+    def _imports(
+        self,
+        place: _Place,
+        facts: _Facts,
+        release: bool,
+        sources: dict[tuple[Path, str], Path | None],
+    ) -> Iterator[_Place]:
+        home, parents = self.package.parent, place.path.parents
         for level, name in facts.imports:
+            if level > len(parents):
+                continue  # nothing can be imported from there
             if level == 0:
                 ours = name.partition(".")[0] == self.package.name
                 if not ours and place.root == home:
                     continue  # a library
                 base = root = home if ours else place.root
             else:
-                base, root = place.path.parents[level - 1], place.root
+                base, root = parents[level - 1], place.root
             if release and root == home:
                 continue
-            path = _source(base, name)
+            path = sources.get((base, name), home)
+            if path == home:  # not looked up yet
+                path = sources[base, name] = _source(base, name)
             if path is None or path == self.package / "__init__.py":
                 continue
             dotted = self._dotted(path) if root == home else f"beside {name}"
@@ -178,7 +191,6 @@ class Codebase:
             settled = time.time() - stat.st_mtime > SETTLED_S
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-        self._edges.pop(path, None)
         raw = hashlib.sha256(source).hexdigest()
         facts = _stored(memo.get(raw))
         if facts is None:

@@ -44,10 +44,10 @@ def config_of(method: str, data: str = "compas", *overrides: str) -> dict[str, A
     return load_settings(method, data, overrides=overrides).model_dump(mode="json")
 
 
-def edit(path: Path, old: str, new: str) -> None:
+def edit(path: Path, old: str, new: str, count: int = -1) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    path.write_text(text.replace(old, new, count), encoding="utf-8")
 
 
 @pytest.fixture
@@ -128,8 +128,11 @@ def test_a_new_method_changes_nobody_s_code(tree: Codebase) -> None:
 def test_a_release_is_its_version_and_the_files_around_it(tree: Codebase, tmp_path: Path) -> None:
     (tree.package.parent / "pyproject.toml").unlink()
     assert words(tree) == dict.fromkeys(METHODS, "version 1.2.3")
+    build = Codebase(tree.package, "1.3.0.dev0")
+    before = words(build)["lsq"]
     edit(tree.package / "methods" / "lsq.py", *FLIP)
     assert words(tree)["lsq"] == "version 1.2.3"
+    assert words(build)["lsq"] != before  # a build between releases is what is in it
     own = tmp_path / "own.py"
     own.write_text("import cfq_bench.methods.qat\nimport beside\nA = 1\n")
     first = tree.identity(RUN, [str(own)])
@@ -202,8 +205,11 @@ def test_plumbing_and_roots_exist() -> None:
 def test_what_is_loaded_is_not_what_was_edited_since(tree: Codebase) -> None:
     loaded = tree.identity(RUN, METHODS["lsq"], loaded=True)
     edit(tree.package / "methods" / "lsq.py", *FLIP)
+    edit(tree.package / "methods" / "lsq.py", "import", "import cfq_bench.methods.cfq\nimport", 1)
     assert tree.identity(RUN, METHODS["lsq"], loaded=True) == loaded
-    assert tree.identity(RUN, METHODS["lsq"]) != loaded
+    now = tree.identity(RUN, METHODS["lsq"])
+    assert now not in (loaded, Codebase(tree.package, "1").identity(RUN, METHODS["kd_qat"]))
+    assert now == Codebase(tree.package, tree.version).identity(RUN, METHODS["lsq"])
 
 
 @pytest.mark.parametrize("damage", ["[1, 2", "[]", '{"a": 1}', None])
@@ -376,6 +382,78 @@ def test_a_changed_table_of_ones_own_is_run_again_with_the_file_named(home: Home
     again = home.run(*data)
     assert f"its data file {table} has changed since" in again.stderr
     assert "answered from the record" in home.run(*data).stderr
+
+
+def test_every_view_names_what_is_stale(tmp_path: Path) -> None:
+    from cfq_bench.config.suite import expand, load_suite
+    from cfq_bench.dashboard.index import RecordIndex
+    from cfq_bench.dashboard.page import Selection, overview
+    from cfq_bench.report.build import build_report
+    from cfq_bench.report.compare import comparison
+    from cfq_bench.results.collect import collect
+
+    suite = load_suite("smoke")
+    store, runs = RecordStore(tmp_path), expand(suite)
+    for i, run in enumerate(runs):
+        config = run.settings.model_dump(mode="json")
+        made = MadeBy(code="files 0") if i == 0 else made_by_code(config)
+        about = {"version": "0.0.9", "git_commit": "0123456789abc"}
+        store.write(light_record(config, made_by=made, provenance=about), None)
+    records, stale = store.all(), Judge().stale(store.all())
+    assert list(stale) == [runs[0].run_id]
+    line = (
+        f"Stale, and no answers for this code and data: 1 of {len(runs)} records (made by other "
+        "code (cfq-bench 0.0.9 at 0123456789))."
+    )
+    assert comparison(records, stale=stale).rstrip().endswith(line)
+    assert "tale" not in comparison(records)
+    report = build_report(suite, collect("smoke", runs, records), {}, stale=stale)
+    assert line in report.state
+    assert sum("Stale" in " ".join(table.notes) for table in report.cells) == 1
+    made_note = "Made by: cfq-bench 0.0.9 at 0123456789"
+    assert all(made_note in " ".join(table.notes) for table in report.tables)
+    archived = build_report(suite, collect("smoke", runs, records), {})
+    assert not any("tale" in words for words in archived.state)
+
+    page = overview(RecordIndex(tmp_path).refresh(), Selection(), source="")
+    assert page.count("<strong>stale</strong>: made by other code") == 1
+    assert f'<p class="stale">{line}' in page
+    done = CliRunner().invoke(main, ["compare", "--results-dir", str(tmp_path)])
+    assert line in done.stdout
+    done = CliRunner().invoke(main, ["results", "pack", "smoke", "--results-dir", str(tmp_path)])
+    assert line in done.stderr
+
+
+def test_a_dashboard_sees_code_and_data_that_change_while_it_is_shown(
+    tree: Codebase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfq_bench.dashboard.index import RecordIndex
+
+    monkeypatch.setattr(code, "codebase", lambda: tree)
+    config = config_of("lsq")
+    record = light_record(config, made_by=MadeBy(code=code.run_code(config)))
+    RecordStore(tmp_path).write(record, None)
+    index = RecordIndex(tmp_path)
+    first = index.refresh()
+    assert first.stale == {}
+    edit(tree.package / "methods" / "lsq.py", *FLIP)
+    second = index.refresh()
+    assert list(second.stale) == [record.run_id]
+    assert second.version != first.version
+
+
+def test_of_two_folders_the_fresh_record_is_kept(tmp_path: Path) -> None:
+    from cfq_bench.record.merge import merge
+
+    config = config_of("lsq", "german")
+    old, new = RecordStore(tmp_path / "old"), RecordStore(tmp_path / "new")
+    old.write(light_record(config, made_by=None, provenance={"utc": "2030"}), None)
+    new.write(light_record(config, provenance={"utc": "2020"}), None)
+    merged = merge([tmp_path / "new"], tmp_path / "old")
+    assert merged.copied == 1
+    assert "(not stale)" in merged.notes[0]
+    assert merge([tmp_path / "new"], tmp_path / "old").same == 1
+    assert Judge().stale(old.all()) == {}
 
 
 def test_an_answer_is_asked_for_in_one_place(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from pydantic import ValidationError
 
 import cfq_bench
@@ -300,12 +301,25 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+def test_provenance_names_what_chooses_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    found = provenance("cpu", 1)["arithmetic"]
+    assert found["MKL_CBWR"] == "COMPATIBLE"
+    assert "ATEN_CPU_CAPABILITY" not in found
+
+
 def test_provenance_is_json_and_complete() -> None:
     got = provenance("cpu", 2)
     assert record(provenance=got).provenance == got
     assert (got["version"], got["device"], got["threads"]) == (cfq_bench.__version__, "cpu", 2)
     assert set(got["libraries"]) == {"python", "torch", "lightning", "numpy", "wandb"}
     assert got["libraries"]["numpy"] == np.__version__
+    assert isinstance(got["cpu"], str)
+    arithmetic = got["arithmetic"]
+    assert arithmetic["instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert arithmetic["parallel"] in ("OpenMP", "native thread pool")
+    assert {"blas", "mkl", "onednn"} <= set(arithmetic)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", got["utc"])
     assert datetime.fromisoformat(got["utc"]).tzinfo is not None
 

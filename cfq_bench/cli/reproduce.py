@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cfq_bench.cli.options import FILE, FOLDER
-from cfq_bench.record.record import Record
 
 if TYPE_CHECKING:
     from cfq_bench.experiment import Options
+    from cfq_bench.record.record import Record
     from cfq_bench.report.reproduced import Reproduced
 
 
@@ -82,7 +82,7 @@ def reproduce(
     sys.exit(0 if found.agrees else 1)
 
 
-def _known(results_dir: Path, archive: str | None) -> list[Record]:
+def _known(results_dir: Path, archive: str | None) -> "list[Record]":
     from cfq_bench.record.archive import read_archive
     from cfq_bench.record.store import RecordStore
 
@@ -94,8 +94,8 @@ def _known(results_dir: Path, archive: str | None) -> list[Record]:
 
 
 def _chosen(
-    known: Sequence[Record], run_ids: Sequence[str], sample: int | None, seed: int
-) -> list[Record]:
+    known: "Sequence[Record]", run_ids: Sequence[str], sample: int | None, seed: int
+) -> "list[Record]":
     """The records to run again: those that are named, or a sample of those that are ok."""
     from cfq_bench.errors import UserError
 
@@ -111,7 +111,7 @@ def _chosen(
         fitting = [record for record in known if record.run_id.startswith(prefix)]
         if len(fitting) != 1:
             raise UserError(
-                f"{len(fitting) or 'no'} of {len(known)} records start with {prefix!r}: "
+                f"{len(fitting) or 'none'} of {len(known)} records start with {prefix!r}: "
                 "expected one; `cfq-bench reproduce --archive SUITE RUN` looks into an archive"
             )
         chosen[fitting[0].run_id] = fitting[0]
@@ -119,8 +119,8 @@ def _chosen(
 
 
 def _run_again(
-    records: Sequence[Record], options: "Options", say: Callable[[str], None]
-) -> list[Record]:
+    records: "Sequence[Record]", options: "Options", say: Callable[[str], None]
+) -> "list[Record]":
     from cfq_bench.config.loader import settings_from_config
     from cfq_bench.errors import UserError
     from cfq_bench.experiment import run

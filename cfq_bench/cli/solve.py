@@ -14,6 +14,8 @@ from cfq_bench.certificates.rounding import MOST_BITS
 from cfq_bench.config.settings import Settings
 from cfq_bench.errors import UserError
 from cfq_bench.experiment import Options
+from cfq_bench.record.identity import Judge
+from cfq_bench.record.store import RecordStore
 from cfq_bench.text import shown
 
 _WITHOUT_ACTION = {
@@ -47,6 +49,11 @@ def solve_and_print(
             raise UserError(
                 f"ROW is not valid JSON: {error.msg} at character {error.pos}"
             ) from None
+    if run_id is not None:
+        record = RecordStore(results_dir).find(run_id)
+        why = Judge(data_dir).why_stale(record)
+        if why is not None:
+            click.echo(f"run {record.run_id} is stale: {why}", err=True)
     click.echo(advice_page(advise(settings, options, person, run_id)), nl=False)
 
 
