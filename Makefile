@@ -11,7 +11,7 @@ run: $(VENV)/installed  ## CFQ on COMPAS: no account, no network
 test: $(VENV)/installed  ## the test suite, on two processes
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10
 
-fast: $(VENV)/installed  ## most of it in a minute, while one writes: no Chromium, no processes
+fast: $(VENV)/installed  ## a minute of it, while one writes; needs no Chromium
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 check: $(VENV)/installed  ## what CI checks beside the tests

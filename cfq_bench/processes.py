@@ -4,6 +4,7 @@ Processes of a results folder may be killed at any moment, on any of several mac
 known of one: on its own machine, whether it lives; elsewhere, nothing.
 """
 
+import faulthandler
 import hashlib
 import os
 import re
@@ -69,8 +70,9 @@ def is_over(pid: int, since: str = "") -> bool:
 def end_after(gone: Callable[[], object], at_last: Callable[[], object] = lambda: None) -> None:
     """End this process when `gone` returns, as Ctrl-C does; at once if that takes too long.
 
-    A long call into C sees no Ctrl-C, and a cleanup may hang. Nothing is half written then: files
-    are whole or absent. A second Ctrl-C does not break the cleanup of the first.
+    A long call into C sees no Ctrl-C, a cleanup may hang, and an interpreter with torch in it takes
+    seconds to end. Nothing is half written then: files are whole or absent. A second Ctrl-C does
+    not break the cleanup of the first.
 
     Args:
         gone: returns when there is no more reason to live; it is called in a thread.
@@ -80,6 +82,9 @@ def end_after(gone: Callable[[], object], at_last: Callable[[], object] = lambda
 
     def watch() -> None:
         gone()
+        # Threads of an interpreter that is ending do not run any more: this one is the system's.
+        silent = Path(os.devnull).open("w")  # noqa: SIM115 (until the end)
+        faulthandler.dump_traceback_later(GRACE_S + 1.0, exit=True, file=silent)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(GRACE_S)
         try:

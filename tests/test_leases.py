@@ -295,14 +295,22 @@ class TestAWorkerIsKilled:
 
 
 @pytest.mark.slow
-def test_a_worker_ends_with_its_parent_even_in_a_long_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        (["in a long run"], []),
+        (["in a long call"], []),
+        (["in a long call", "on a disk that hangs"], [".lease"]),
+    ],
+)
+def test_a_worker_ends_with_its_parent(how: list[str], left: list[str], tmp_path: Path) -> None:
     plan = Plan(light.many_configs(1), str(tmp_path / "results"), wandb="disabled")
-    worker = light.start(plan, tmp_path, "in a long call", "after a short grace")
+    worker = light.start(plan, tmp_path, "after a short grace", *how)
     wait_for("the run", lambda: light.lines(tmp_path / "results/attempts"))
     assert worker.stdin is not None
     worker.stdin.close()
-    assert ended(worker, 10) == 130
-    assert list((tmp_path / "results/leases").iterdir()) == []
+    assert ended(worker, 20) == (1 if left else 130)
+    assert [path.suffix for path in (tmp_path / "results/leases").iterdir()] == left
     assert RecordStore(tmp_path / "results").all() == []
 
 

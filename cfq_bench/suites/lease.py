@@ -127,7 +127,7 @@ class Leases:
             if read_holder(aside) != stale:  # it was taken over before, and this one is at work
                 os.link(aside, path)
                 return None
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # swept meanwhile: it looks as old as it is
             return None
         finally:
             aside.unlink(missing_ok=True)

@@ -120,7 +120,8 @@ class RunJob:
                 time.sleep(POLL_S)  # others hold all that is left; one may be killed yet
         self.note_points()
         for run in self.runs:
-            self._claim(run).unlink(missing_ok=True)  # whoever held it finds the record
+            if answered(self.space, self.place, run):  # whoever claims it anew finds the record
+                self._claim(run).unlink(missing_ok=True)
 
     def settled(self, run: Run) -> bool:
         """Whether the run has a record that will not be replaced."""

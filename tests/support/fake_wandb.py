@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, join
 
 ENTITY = {"id": "E1", "name": "nobody"}
 SERVER_INFO = {
@@ -61,7 +61,9 @@ class FakeWandb:
 
     def kill(self) -> None:
         """Refuse new connections and cut the open ones, as a crash does."""
-        self._server.shutdown()
+        stop = threading.Thread(target=self._server.shutdown, daemon=True)
+        stop.start()
+        join([stop])
         self._server.server_close()
         for connection in self._connections:
             with contextlib.suppress(OSError):

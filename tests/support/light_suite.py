@@ -65,8 +65,7 @@ def light_record(config: dict[str, Any], **changes: Any) -> Record:
 def light_answer(settings: Any, options: Any) -> None:
     """Stands for `experiment.answer`: notes the attempt, waits a moment, publishes."""
     config = settings.model_dump(mode="json")
-    with (options.results_dir / "attempts").open("a") as file:
-        file.write(run_id(config) + "\n")
+    _note(settings, options)
     time.sleep(random.uniform(0.0, 0.05))
     if settings.seed == 666:
         raise UserError("this seed never works")
@@ -96,11 +95,20 @@ def _rename_and_die(path: Path, target: Path, rename: Any = Path.rename) -> None
     die()
 
 
+def _note(settings: Any, options: Any) -> None:
+    with (options.results_dir / "attempts").open("a") as file:
+        file.write(run_id(settings.model_dump(mode="json")) + "\n")
+
+
+def _long(settings: Any, options: Any) -> None:
+    """A run that takes minutes, and hears Ctrl-C."""
+    _note(settings, options)
+    time.sleep(600)
+
+
 def _deaf(settings: Any, options: Any) -> None:
     """A run that is in one call of a C library, for minutes."""
-    config = settings.model_dump(mode="json")
-    with (options.results_dir / "attempts").open("a") as file:
-        file.write(run_id(config) + "\n")
+    _note(settings, options)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)
 
 
@@ -114,6 +122,8 @@ POINTS: dict[str, tuple[object, str, object]] = {
     "after the release": (Leases, "sweep", die),
     "during a takeover": (Path, "rename", _rename_and_die),
     "in a long call": (FAKE, "answer", _deaf),
+    "in a long run": (FAKE, "answer", _long),
+    "on a disk that hangs": (Leases, "release_all", lambda _: time.sleep(600)),
     "after a short grace": (processes, "GRACE_S", 0.3),
 }
 """Where a worker may be killed, or be deaf: what stands in for which name of what."""

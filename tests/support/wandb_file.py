@@ -2,11 +2,12 @@
 
 import json
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import wait_for
 
 BLOCK = 32768  # bytes; a piece of a record never crosses the end of a block
 FULL, FIRST, LAST = 1, 2, 4  # kinds of pieces, with 3 for those in the middle
@@ -28,18 +29,20 @@ class OfflineRun:
     exit_code: int | None = None
 
 
-def offline_runs(directory: Path, timeout_s: float = 10.0) -> list[OfflineRun]:
+def offline_runs(directory: Path) -> list[OfflineRun]:
     """Read all runs below `directory`, when each has its exit record.
 
     The exit record may reach the file a few milliseconds after `finish` has returned.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        runs = [read_run(path) for path in sorted(directory.glob("wandb/offline-run-*/*.wandb"))]
-        if all(run.exit_code is not None for run in runs):
-            return runs
-        assert time.monotonic() < deadline, "a run has no exit record"
-        time.sleep(0.01)
+
+    def read() -> list[OfflineRun]:
+        return [read_run(path) for path in sorted(directory.glob("wandb/offline-run-*/*.wandb"))]
+
+    def have_ended() -> bool:
+        return all(run.exit_code is not None for run in read())
+
+    wait_for("the exit records", have_ended, lambda: [(r.id, r.exit_code) for r in read()])
+    return read()
 
 
 def read_run(path: Path) -> OfflineRun:
