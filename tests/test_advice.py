@@ -17,6 +17,7 @@ from cfq_bench.record.store import RecordStore
 pytestmark = pytest.mark.slow
 
 SHORT = ["data.fit.epochs=1", "data.fit.teacher_epochs=8", "teacher.lr=5.0e-3"]
+SHORT += ["evaluation.max_rows=100"]
 
 
 def call(*arguments: str | Path) -> Result:

@@ -427,8 +427,7 @@ def vertex_ascent(
 
 
 @pytest.mark.parametrize("hidden", [[], [8], [8, 5], [7, 6, 5]], ids=str)
-@pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("roundings", ["nearest", "any"])
+@pytest.mark.parametrize(("per_channel", "roundings"), [(False, "any"), (True, "nearest")])
 def test_no_rounding_is_below_its_certificate(
     hidden: list[int], per_channel: bool, roundings: Any
 ) -> None:

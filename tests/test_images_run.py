@@ -74,8 +74,7 @@ def options(folder: Path, tmp_path: Path, cache_dir: Path) -> Options:
     [
         ("mnist", "fp32", "mlp2"),
         ("mnist", "cf_ptq", "small_cnn"),
-        ("mnist", "cfq", "resnet18"),
-        ("celeba", "cfq_distilled", "mlp2"),
+        ("mnist", "cfq_distilled", "mlp2"),
         ("celeba", "cfq_group", "mlp2"),
     ],
 )

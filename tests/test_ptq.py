@@ -129,8 +129,7 @@ def test_output_steps_look_at_the_inputs_and_mse_steps_do_not() -> None:
 
 @pytest.mark.parametrize("kind", ["lsq", "pact"])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("activation_bits", ["tied", 8])
+@pytest.mark.parametrize(("per_channel", "activation_bits"), [(False, 8), (True, "tied")])
 def test_calibration_is_its_rule_on_every_unit(
     kind: Kind, rule: Rule, per_channel: bool, activation_bits: Any
 ) -> None:

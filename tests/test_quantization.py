@@ -578,7 +578,7 @@ def test_discretise_follows_the_policy_where_the_budget_allows_it() -> None:
     logits=st.lists(st.lists(finite, min_size=4, max_size=4), min_size=3, max_size=3),
     budget=budgets,
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_whatever_the_policy_the_budget_binds(logits: list[list[float]], budget: float) -> None:
     network = with_logits(logits, teacher_of(9, 16, 8, 2))
     bits = discretise(network, budget, 0.05)

@@ -156,8 +156,12 @@ def test_workers_of_several_calls_repeat_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_suite_on_the_command_line(
-    write_suite: Callable[..., Path], results: Path, tmp_path: Path
+    write_suite: Callable[..., Path],
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(suites, "make_workers", lambda plan, _: light.Here(plan))
     rows = [
         {"label": "LSQ", "method": "lsq"},
         {"label": "broken", "method": "lsq", "overrides": ["training.lr=1.0e+38"]},
