@@ -25,7 +25,7 @@ from cfq_bench.config.loader import load_settings
 from cfq_bench.data.prints import changed_file, data_prints
 from cfq_bench.errors import UserError
 from cfq_bench.record.archive import pack, read_archive
-from cfq_bench.record.identity import EDITED, Judge, answering, made_by_code
+from cfq_bench.record.identity import EDITED, Judge, answering, begin, made_by, made_by_code
 from cfq_bench.record.record import MadeBy, Record
 from cfq_bench.record.store import RecordStore
 from cfq_bench.suites import run as suites
@@ -382,6 +382,19 @@ def test_a_changed_table_of_ones_own_is_run_again_with_the_file_named(home: Home
     again = home.run(*data)
     assert f"its data file {table} has changed since" in again.stderr
     assert "answered from the record" in home.run(*data).stderr
+
+
+def test_code_that_is_edited_while_it_runs_answers_for_nothing(
+    tree: Codebase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "codebase", lambda: tree)
+    config = config_of("lsq", "german")
+    begun = begin(config)
+    assert made_by(config, begun, None).code == begun
+    edit(tree.package / "methods" / "lsq.py", *FLIP)
+    assert made_by(config, begun, None).code == EDITED
+    assert begin(config) == begun  # this process goes on with what it has loaded
+    assert made_by(config, begin(config), None).code == EDITED
 
 
 def test_every_view_names_what_is_stale(tmp_path: Path) -> None:
