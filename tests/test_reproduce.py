@@ -47,8 +47,8 @@ def seeds() -> list[Record]:
         (0.2, None),
         (0.2000001, "printed"),
         (0.25, "within"),
-        (0.299, "within"),
-        (0.301, "beyond"),
+        (0.399, "within"),
+        (0.401, "beyond"),
         (None, "beyond"),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_is_written_is_what_a_report_says(
     sentence = (
         "Run again elsewhere: 3 of 3 records by cfq-bench 0.1.0 on Another CPU (AVX2, mkl, torch "
         "2.9); of 6 metrics 4 are equal to the last bit, 0 more to the printed digits, 1 within "
-        "the standard deviation over seeds, 1 beyond it."
+        "2 standard deviations over seeds, 1 beyond."
     )
     assert found.sentence() == sentence
     suite = load_suite("smoke")

@@ -140,6 +140,7 @@ def _run_again(
 def _page(found: "Reproduced") -> str:
     """One table, the metrics that are beyond the spread, and the machines."""
     from cfq_bench.aggregate.numbers import format_metric
+    from cfq_bench.report.reproduced import SPREADS
 
     heads = ("run", "what", "metrics", "equal", "printed", "within", "beyond")
     rows: list[tuple[str, ...]] = [heads]
@@ -163,8 +164,8 @@ def _page(found: "Reproduced") -> str:
                 before, after = (format_metric(key, value) for value in (one.before, one.after))
                 lines.append(f"{run.run_id[:8]}: {key} was {before}, is {after} ({spread})")
     lines += [
-        "equal: to the last bit; printed: to the digits of a table; within: by no more than the "
-        "standard deviation over seeds",
+        "equal: to the last bit; printed: to the digits of a table; within: by no more than "
+        f"{SPREADS:g} standard deviations over seeds",
         f"here: {found.machine}, {found.made_by}",
         f"records: {'; '.join(found.original)}",
     ]

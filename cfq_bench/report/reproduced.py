@@ -104,8 +104,8 @@ class Reproduced(BaseModel):
         return (
             f"Run again elsewhere: {len(self.runs)} of {self.of} records by {self.made_by} on "
             f"{self.machine}; of {metrics} metrics {equal} are equal to the last bit, {printed} "
-            f"more to the printed digits, {within} within the standard deviation over seeds, "
-            f"{beyond} beyond it."
+            f"more to the printed digits, {within} within {SPREADS:g} standard deviations over seeds, "
+            f"{beyond} beyond."
         )
 
     def write(self, path: Path) -> None:
@@ -214,6 +214,6 @@ def _agreement(
 ) -> Agreement:
     if format_metric(key, before) == format_metric(key, after):
         return "printed"
-    if before is None or after is None or spread is None or abs(after - before) > spread:
+    if before is None or after is None or spread is None or abs(after - before) > SPREADS * spread:
         return "beyond"
     return "within"
